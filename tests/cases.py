@@ -22,7 +22,7 @@ from gp_distributions import (
     SlicedWasserstein,
     TotalVariation,
 )
-from gp_distributions.distances import ChiSquared, CompressedDistance, Distance
+from gp_distributions.distances import ChiSquared, Distance, PrincipalDistance
 from gp_distributions.kernels.profiles import PROFILES
 from gp_distributions.testing.clouds import (
     Clouds,
@@ -140,11 +140,11 @@ def _scaled(
     return scaled.requires_grad_(False)
 
 
-def _compressed(distance: Callable[..., Distance], inputs: Inputs = CLOUDS) -> Distance:
+def _principal(distance: Callable[..., Distance], inputs: Inputs = CLOUDS) -> Distance:
     """A distance whose components come from other rows than those of the tests."""
-    compressed = CompressedDistance(distance(), num_components=8)
-    compressed.adapt(inputs.rows(20, seed=7))
-    return compressed
+    principal = PrincipalDistance(distance(), num_components=8)
+    principal.adapt(inputs.rows(20, seed=7))
+    return principal
 
 
 # Distances of rows in two dimensions, of mixtures in one.
@@ -189,9 +189,9 @@ DISTANCES: dict[str, Case[Distance]] = {
     "scaled-mixtures": Case(
         partial(_scaled, partial(Fourier, 1, inputs="mixtures"), scales=(1.0,)), MIXTURES
     ),
-    "compressed-sw2": Case(partial(_compressed, _SLICED)),
-    "compressed-gaussians": Case(
-        partial(_compressed, partial(SlicedWasserstein, 2, inputs="gaussians"), GAUSSIANS),
+    "principal-sw2": Case(partial(_principal, _SLICED)),
+    "principal-gaussians": Case(
+        partial(_principal, partial(SlicedWasserstein, 2, inputs="gaussians"), GAUSSIANS),
         GAUSSIANS,
     ),
     "precomputed": Case(partial(PrecomputedDistance, OBJECTS), INDICES),

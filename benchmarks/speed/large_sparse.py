@@ -6,7 +6,7 @@ shifted at random. The signal depends on all of these, and targets have normal n
 **Time, memory and error.** A process reads clouds from a folder of Parquet files, as many as the row
 says; those of a row are among those of the next. ``embed_s`` is the time to read and embed them,
 with the 10,002 default features of ``SlicedWasserstein(2)``, in the precision that the row says, and not
-kept. The kernel is Matern 5/2 of ``CompressedDistance(SlicedWasserstein(2))``, 100 principal components
+kept. The kernel is Matern 5/2 of ``PrincipalDistance(SlicedWasserstein(2))``, 100 principal components
 of these features, whose number was chosen with 20,000 clouds of another seed; rows ``all features`` do
 without components.
 ``fit_s`` is the time of ``fit(SparseDistributionGP(shards, num_inducing=1000, ...))`` from the files on,
@@ -61,7 +61,7 @@ import gp_distributions as gd
 from benchmarks.harness import Options, Row, main, progress
 from benchmarks.judging import Rows, Target, beside, find, limit, number
 from benchmarks.regression import kernel_of, score_of
-from gp_distributions.distances import CompressedDistance, Distance
+from gp_distributions.distances import PrincipalDistance, Distance
 from gp_distributions.sharding.passes import run as run_pass
 
 LONG = True
@@ -220,7 +220,7 @@ def sharded(paths: Sequence[str], sizes: Sizes, compressed: bool, single: bool) 
         distance: Distance = gd.SlicedWasserstein(2)
         model = gd.SparseDistributionGP(
             shards := read(),
-            covar_module=kernel_of(CompressedDistance(distance) if compressed else distance),
+            covar_module=kernel_of(PrincipalDistance(distance) if compressed else distance),
             num_inducing=sizes.inducing,
             feature_dtype=dtype,
         )

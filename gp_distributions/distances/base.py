@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from gp_distributions.distances import evaluation
-from gp_distributions.distances.embedded_rows import Rows, rows_of
+from gp_distributions.distances.embedded_rows import EmbeddedRows, Rows, rows_of
 from gp_distributions.distances.recent_rows import RecentRows
 from gp_distributions.measures.arrays import integer
 from gp_distributions.numerics.pairwise import squared_euclidean
-from gp_distributions.rows.clouds import join_rows
+from gp_distributions.rows.clouds import drop_copies, join_rows
 from gp_distributions.rows.layout import Block
 
 
@@ -40,6 +40,8 @@ class Distance(torch.nn.Module, ABC):
         reads_coordinates: Whether distances depend on the coordinates of atoms as numbers. If not, atoms
             are labels or indices, and may have any scale.
         num_rotating: Number of leading coordinates that rotate together; they have one scale.
+        ard_num_dims: Number of features with a lengthscale each in a kernel, unless it says otherwise;
+            ``None`` for one lengthscale.
         trims_padding: Whether :meth:`represent` drops padding. If so, clouds of similar size are
             represented together, which is faster.
         chunk_elements: Largest number of floats in the intermediate results for a chunk of clouds,
@@ -65,6 +67,7 @@ class Distance(torch.nn.Module, ABC):
     supported_inputs: ClassVar[tuple[str, ...]] = ("clouds",)
     reads_coordinates: bool = True
     num_rotating: int = 0
+    ard_num_dims: int | None = None
     trims_padding: bool = False
     chunk_elements: int = 2**18
     block_rows: int = 2048
@@ -141,6 +144,10 @@ class Distance(torch.nn.Module, ABC):
             A ``batch_shape x N x D`` tensor.
         """
         return evaluation.represent_rows(self, rows, factors)
+
+    def represent_held(self, rows: EmbeddedRows) -> Tensor:
+        """Represent rows without their expanded batch axes, perhaps from what the rows hold."""
+        return self.represent_rows(drop_copies(rows.rows))
 
     def forward(self, x1: Rows, x2: Rows | None = None, *, diag: bool = False) -> Tensor:
         """Return :meth:`squared` for rows, or for what holds them; the caller must not change it."""

@@ -71,6 +71,19 @@ class EmbeddedRows:
             known[key] = None if by is None else fingerprint(by), value
         return value
 
+    def take(self, index: Tensor, rows: Tensor) -> EmbeddedRows:
+        """Return some of the rows, with what was computed from each row alone.
+
+        Args:
+            index: Numbers of the rows.
+            rows: The rows of these numbers.
+        """
+        taken = EmbeddedRows(rows, prepared=self.prepared)
+        for key, (state, value) in self._known.items():
+            if isinstance(key, tuple) and key[0] == "fixed":
+                taken._known[key] = state, value.index_select(-2, index)
+        return taken
+
     def holds(self, key: Hashable, *, by: object) -> bool:
         """Whether :meth:`derived` need not compute."""
         found = self._known.get((key, by, self._tracked))

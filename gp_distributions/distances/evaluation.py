@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from gp_distributions.context import setting
-from gp_distributions.distances.embedded_rows import EmbeddedRows, Rows, embedded, rows_of
+from gp_distributions.distances.embedded_rows import EmbeddedRows, Rows, rows_of
 from gp_distributions.distances.recent_rows import RecentRows
 from gp_distributions.numerics.linear_algebra import put_rows
 from gp_distributions.numerics.pairwise import squared_euclidean_to
@@ -43,6 +43,7 @@ class Distance(Protocol):
     def chunk_size(self, num_atoms: int) -> int: ...
     def represent(self, points: Tensor, weights: Tensor) -> Tensor: ...
     def represent_rows(self, rows: Tensor, factors: Tensor | None = None) -> Tensor: ...
+    def represent_held(self, rows: EmbeddedRows) -> Tensor: ...
     def compare_all(self, r1: Tensor, r2: Tensor) -> Tensor: ...
     def compare_paired(self, r1: Tensor, r2: Tensor) -> Tensor: ...
 
@@ -115,12 +116,22 @@ def adapt(distance: Distance, rows: Tensor) -> None:
 
 
 def representations(distance: Distance, rows: Rows) -> Tensor:
-    """Adapt a distance to rows and represent them.
+    """Adapt a distance to rows and represent them, with gradients if they need some.
 
     The result lacks the expanded batch axes of rows that have no gradient, but broadcasts with them.
     """
     adapt(distance, rows_of(rows))
-    return _represented(distance, embedded(rows))
+    parts = _parts(distance, rows)
+    if len(parts) == 1:
+        return _represented(distance, parts[0])
+    found = [_represented(distance, part) for part in parts]
+    shape = torch.broadcast_shapes(*(part.shape[:-2] for part in found))
+    return torch.cat([part.expand(*shape, *part.shape[-2:]) for part in found], dim=-2)
+
+
+def holds(distance: Distance, rows: EmbeddedRows) -> bool:
+    """Whether rows hold their representations by a distance."""
+    return rows.holds("fixed", by=distance)
 
 
 def squared(distance: Distance, x1: Rows, x2: Rows, *, diag: bool) -> Tensor:
@@ -251,15 +262,15 @@ def _represented(distance: Distance, x: EmbeddedRows) -> Tensor:
     """Represent rows, once unless only the parameters of the distance have a gradient."""
     fixed = settled(distance)
     if not _tracks(fixed, x.rows):
-        return x.derived("fixed", lambda: _fixed(distance, x.rows), by=distance)
+        return x.derived("fixed", lambda: _fixed(distance, x), by=distance)
     if not x.rows.requires_grad:
         return fixed.represent_rows(x.rows)
     return x.derived("tracked", lambda: fixed.represent_rows(x.rows), by=distance)
 
 
 @torch.no_grad()
-def _fixed(distance: Distance, rows: Tensor) -> Tensor:
-    return distance.represent_rows(drop_copies(rows))
+def _fixed(distance: Distance, x: EmbeddedRows) -> Tensor:
+    return distance.represent_held(x)
 
 
 def _zeros(distance: Distance, *sets: EmbeddedRows) -> Tensor:

@@ -15,6 +15,9 @@ from torch import Tensor
 
 from gp_distributions.fitting.lbfgs import Minimum, Pair, minimise
 
+#: Progress bars of fits appear after so many seconds.
+PATIENCE = 3.0
+
 
 class Maximum(NamedTuple):
     """A maximum of the marginal likelihood, and the values of all parameters of the model there."""

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import torch
 
+from gp_distributions.fitting.choosing import choose_metric
 from gp_distributions.fitting.marginal_likelihood import fit, maximise_likelihood
 from gp_distributions.fitting.sparse import fit_sparse
 from gp_distributions.measures.arrays import positive
@@ -52,6 +53,8 @@ def fit_classifier(
         raise ValueError("Expected at least one concentration in alpha_epsilons.")
     temperatures = _TEMPERATURES if temperature is None else [positive(temperature, "temperature")]
     maximise = fit_sparse if isinstance(model, SparseClassificationGP) else maximise_likelihood
+    if isinstance(model, ClassificationGP):
+        model.mixture = model.choice = None
     start = copy.deepcopy(model.state_dict())
     before = model.alpha_epsilon, model.temperature
     best: _Fitted | None = None
@@ -77,6 +80,9 @@ def fit_classifier(
         raise
     assert best is not None
     best.restore(model)
+    if isinstance(model, ClassificationGP) and model.chooses_metric:
+        names = ("seed", "options", "progress")
+        choose_metric(model, **{name: options[name] for name in names if name in options})
     return model
 
 

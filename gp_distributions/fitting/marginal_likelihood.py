@@ -13,7 +13,8 @@ from gpytorch.models import ExactGP
 from torch import Tensor
 from tqdm import tqdm
 
-from gp_distributions.fitting.ascent import Ascent, Maximum, set_values, values_of
+from gp_distributions.fitting.ascent import PATIENCE, Ascent, Maximum, set_values, values_of
+from gp_distributions.fitting.choosing import choose_metric
 from gp_distributions.fitting.sampling_noise import learn_sampling_noise
 from gp_distributions.fitting.scales import fixed_scales, learn_scales, learned_scales
 from gp_distributions.fitting.starts import make_smooth, median_distances, scatter, start_at_medians
@@ -35,8 +36,6 @@ from gp_distributions.warnings import (
 _MANY, _MATRICES = 4000, 7
 # Fits to so many clouds warn of leave-one-out errors of so many standard deviations.
 _FEWEST, _FEW, _SHORT = 10, 100, 2.0
-# The progress bar appears after this many seconds.
-_PATIENCE = 3.0
 
 
 @singledispatch
@@ -134,6 +133,8 @@ def fit(
         **more,
     )
     _warn_of_short_intervals(model)
+    if isinstance(model, DistributionGP) and model.chooses_metric:
+        choose_metric(model, seed=seed, options=options, progress=progress)
     return model
 
 
@@ -159,8 +160,10 @@ def maximise_likelihood(
     if init not in ("median", "current"):
         raise ValueError(f'Expected init="median" or init="current", got {init!r}.')
     restarts, seed = integer(restarts, "restarts", least=0), integer(seed, "seed", least=0)
+    if isinstance(model, DistributionGP):
+        model.mixture = model.choice = None
     _warn_of_cost(model)
-    bar = tqdm(desc=description, unit=" evaluations", delay=_PATIENCE, disable=not progress)
+    bar = tqdm(desc=description, unit=" evaluations", delay=PATIENCE, disable=not progress)
     ascent = Ascent(model, bar.update, options)
     scaled = learned_scales(model)
     try:

@@ -108,6 +108,8 @@ def median_distances(model: ExactGP) -> dict[DistributionKernel, Tensor]:
 def start_at_medians(model: ExactGP) -> dict[DistributionKernel, float]:
     """Set the lengthscale of every distribution kernel to its median distance.
 
+    Several lengthscales of a kernel are set to the mode of their prior.
+
     Args:
         model: A model.
 
@@ -115,6 +117,9 @@ def start_at_medians(model: ExactGP) -> dict[DistributionKernel, float]:
         The median distance for each kernel, as a number.
     """
     medians = median_distances(model)
+    for kernel in model.covar_module.modules():
+        if isinstance(kernel, DistributionKernel):
+            kernel.start_at_prior()
     for kernel, median in medians.items():
         start_at(kernel, "lengthscale", median)
     return {kernel: median.item() for kernel, median in medians.items()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Sequence
 
@@ -109,12 +108,7 @@ def on_subset(model: DistributionGP, size: int, *, seed: int) -> DistributionGP:
     Returns:
         A model in the mode of ``model``, whose targets are in the same units.
     """
-    (rows,) = model.train_inputs
     generator = torch.Generator().manual_seed(seed)
-    drawn = torch.randperm(rows.shape[-2], generator=generator)[:size].sort().values.to(rows.device)
-    # Outputs share their rows, which are expanded, so only those of the first are copied.
-    shared = rows.narrow(-3, 0, 1) if rows.dim() > 2 and rows.stride(-3) == 0 else rows
-    chosen = shared.index_select(-2, drawn).expand(*rows.shape[:-2], size, rows.shape[-1])
-    smaller = copy.copy(model)  # shares modules, and has its own training data
-    smaller.set_train_data(chosen, model.train_targets[..., drawn], strict=False)
-    return smaller
+    device = model.train_targets.device
+    order = torch.randperm(model.train_targets.shape[-1], generator=generator)
+    return model.subset(order[:size].sort().values.to(device))

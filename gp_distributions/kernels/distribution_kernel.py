@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 import inspect
+import math
 from typing import Any
 
 import torch
 from gpytorch.constraints import Positive
 from gpytorch.kernels import Kernel
+from gpytorch.priors import LogNormalPrior
 from torch import Tensor
 
 from gp_distributions.distances.base import Distance
-from gp_distributions.distances.embedded_rows import Rows
+from gp_distributions.distances.embedded_rows import Rows, rows_of
+from gp_distributions.distances.evaluation import representations, settled
 from gp_distributions.kernels.origins import Origin
 from gp_distributions.kernels.profiles import Profile, make_profile
 from gp_distributions.kernels.row_kernel import RowKernel
 from gp_distributions.measures.described import described
 from gp_distributions.measures.kinds import Distributions
 from gp_distributions.numerics.linear_algebra import entrywise
+from gp_distributions.numerics.pairwise import squared_euclidean
+from gp_distributions.rows.clouds import equal_rows
 
 # The options of GPyTorch's kernels; it ignores others.
 _OPTIONS = [name for name in inspect.signature(Kernel).parameters if name != "kwargs"]
+
+
+def dimension_scaled_prior(num_dims: int) -> LogNormalPrior:
+    r"""Return BoTorch's prior of lengthscales, :math:`LogNormal(\sqrt 2 + \log(d) / 2, \sqrt 3)`."""
+    return LogNormalPrior(math.sqrt(2) + math.log(num_dims) / 2, math.sqrt(3))
 
 
 class DistributionKernel(RowKernel):
@@ -100,18 +110,29 @@ class DistributionKernel(RowKernel):
             raise TypeError(
                 f"Expected a Distance, such as SlicedWasserstein(dim), got {described(distance)}."
             )
-        if kwargs.get("ard_num_dims") is not None:
-            raise ValueError(
-                f"Expected ard_num_dims=None, got {kwargs['ard_num_dims']}: a distance between "
-                "distributions has one lengthscale. To learn a scale for each coordinate, use "
-                "ScaledDistance(distance); to set the scales, PointClouds.normalize(scale=...)."
-            )
         self._check_options(kwargs)
+        number: int | None = kwargs.setdefault("ard_num_dims", distance.ard_num_dims)
+        if number not in (None, 1, distance.ard_num_dims):
+            raise ValueError(
+                f"Expected ard_num_dims=None, got {number}: {type(distance).__name__} has one "
+                "lengthscale. To learn a lengthscale for each principal component of its features, use "
+                "PrincipalDistance(distance)."
+            )
+        if number is not None and number > 1 and kwargs.get("lengthscale_prior") is None:
+            kwargs["lengthscale_prior"] = dimension_scaled_prior(number)
         if kwargs.get("lengthscale_constraint") is None:
             kwargs["lengthscale_constraint"] = Positive(torch.exp, torch.log)
         super().__init__(**kwargs)
+        # GPyTorch compares it with the width of rows.
+        self.num_lengthscales, self.ard_num_dims = number, None
         self.distance = distance
         self.profile = make_profile(profile)
+        if self.is_ard and not self.profile.radial:
+            raise ValueError(
+                f"Expected ard_num_dims=1 for the profile {type(self.profile).__name__}, a function of "
+                f"inner products, got {number}."
+            )
+        self.start_at_prior()
         if self.batch_shape:
             self.profile = self.profile.expand_batch(self.batch_shape)
         if origin is not None and self.profile.radial:
@@ -156,10 +177,14 @@ class DistributionKernel(RowKernel):
         self, x1: Rows, x2: Rows, outputscale: Tensor | None = None, *, diag: bool = False
     ) -> Tensor:
         """Compute covariances as :meth:`forward` does, times a ``batch_shape x 1 x 1`` outputscale."""
-        squared = self.distance(x1, x2, diag=diag)
+        lengthscale = self.lengthscale
+        if self.is_ard:
+            squared = self._in_lengthscales(x1, x2, diag=diag)
+            lengthscale = torch.ones_like(lengthscale[..., :1])
+        else:
+            squared = self.distance(x1, x2, diag=diag)
         if not self.profile.radial:
             squared = self._inner_products(x1, x2, squared, diag=diag)
-        lengthscale = self.lengthscale
 
         def covariances(squared: Tensor) -> Tensor:
             values = self.profile(squared / lengthscale.square())
@@ -171,6 +196,34 @@ class DistributionKernel(RowKernel):
         argument = squared.unsqueeze(-1) if diag else squared
         covariance = entrywise(covariances, argument, parameters)
         return covariance.squeeze(-1) if diag else covariance
+
+    @property
+    def is_ard(self) -> bool:
+        """Whether each feature of the distance has a lengthscale of its own."""
+        return (self.num_lengthscales or 1) > 1
+
+    def start_at_prior(self) -> None:
+        """Set several lengthscales to the mode of their prior, where fits of them start."""
+        prior = getattr(self, "lengthscale_prior", None)
+        if self.is_ard and isinstance(prior, LogNormalPrior) and self.raw_lengthscale.requires_grad:
+            self._set_lengthscale(prior.mode.expand(self.raw_lengthscale.shape))
+
+    def scaled_features(self, rows: Rows) -> Tensor:
+        """Return the features of rows in lengthscales, ``batch_shape x N x D``."""
+        return representations(settled(self.distance), rows) / self.lengthscale
+
+    def _in_lengthscales(self, x1: Rows, x2: Rows, *, diag: bool) -> Tensor:
+        """Compute squared distances between features in lengthscales."""
+        first = self.scaled_features(x1)
+        second = first if x2 is x1 else self.scaled_features(x2)
+        rows = rows_of(x1), rows_of(x2)
+        squared = (first - second).square().sum(-1) if diag else squared_euclidean(first, second)
+        if x2 is not x1 and torch.is_grad_enabled() and any(each.requires_grad for each in rows):
+            # Features with and without a gradient may be rounded differently.
+            equal = _paired_equal(*rows) if diag else equal_rows(*rows)
+            squared = squared.masked_fill(equal, 0)
+        batch_shape = torch.broadcast_shapes(*(each.shape[:-2] for each in rows), self.batch_shape)
+        return squared.expand(*batch_shape, *squared.shape[-1 if diag else -2 :])
 
     def _inner_products(self, x1: Rows, x2: Rows, squared: Tensor, *, diag: bool) -> Tensor:
         norms1 = self._squared_norms(x1)
@@ -200,3 +253,9 @@ class DistributionKernel(RowKernel):
             kernel.distance = self.distance
             kernel.profile = self.profile.expand_batch(kernel.batch_shape)
         return kernel
+
+
+def _paired_equal(x1: Tensor, x2: Tensor) -> Tensor:
+    if x1.shape[-1] != x2.shape[-1]:
+        return torch.zeros((), dtype=torch.bool, device=x1.device)
+    return (x1 == x2).all(-1)

@@ -113,11 +113,11 @@ class FourierFeatureMap(FeatureMap):
 
     def forward(self, x: Tensor) -> Tensor:
         """Compute the angles of rows, ``batch_shape x N x num_outputs/2``."""
-        embedded = self.kernel.distance.embed(x)
+        embedded = self.kernel.scaled_features(x)
         if self.directions is None:
             shape = (self.num_outputs // 2, embedded.shape[-1])
             self.directions = torch.randn(shape, dtype=x.dtype, device=x.device)
-        return embedded @ self.directions.mT * (self.scales / self.kernel.lengthscale)
+        return embedded @ self.directions.mT * self.scales
 
 
 def _gen_kernel_features(

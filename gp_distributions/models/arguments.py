@@ -76,6 +76,11 @@ def kernel_for(
     return covar_module
 
 
+def chooses_metric(X: Inputs | Tensor, covar_module: Kernel | None) -> bool:
+    """Whether a fit chooses the metric: that of distributions of one kind, without a kernel."""
+    return covar_module is None and isinstance(X, PointClouds | Gaussians)
+
+
 def check_likelihood(likelihood: Likelihood, num_train: int) -> None:
     """Check that a likelihood is one of ``num_train`` clouds.
 

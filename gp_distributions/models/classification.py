@@ -106,6 +106,11 @@ class ClassificationGP(Classification, SharedKernelGP):  # type: ignore[misc]
         self._alpha_epsilon = float(alpha_epsilon)
         self.register_load_state_dict_post_hook(_take_concentration)
 
+    def _likelihood_of(self, index: Tensor) -> DirichletNoise:
+        known = self.likelihood
+        noise = known.noise_covar.noise[..., index]
+        return DirichletNoise(known.labels[index], noise, self.alpha_epsilon, self.temperature)
+
     @property
     def alpha_epsilon(self) -> float:
         """Concentration of the classes that are not the label. Setting it updates targets and noise."""
@@ -143,8 +148,10 @@ class ClassificationGP(Classification, SharedKernelGP):  # type: ignore[misc]
             "labels, and load model.state_dict() to keep the hyperparameters."
         )
 
-    def conditioned(self) -> _Conditioned:
+    def conditioned(self) -> Any:
         """Return the Cholesky factors of all classes, and the weights of the training clouds."""
+        if self.mixture is not None:
+            return self.mixture.conditioned()
         (rows,) = self.train_inputs
         held = self._compared(self.embedded_rows(rows))
         prior = covariance(self.covar_module, held).squeeze(-3)

@@ -35,11 +35,14 @@ from gp_distributions.models.arguments import (
     adapt_distances,
     check_likelihood,
     check_noise,
+    chooses_metric,
     keeps_clouds,
     kernel_for,
     noise_for,
     standardize,
 )
+from gp_distributions.models.choice import Choice
+from gp_distributions.models.equal_mixture import EqualMixture
 from gp_distributions.models.exact_inference import (
     ExactMultivariateNormal,
     ExactPredictionStrategy,
@@ -132,6 +135,9 @@ class DistributionGP(Regression, SingleTaskGP):
 
     train_inputs: tuple[Tensor, ...]
     prediction_strategy: ExactPredictionStrategy | None
+    mixture: EqualMixture | None
+    choice: Choice | None
+    chooses_metric: bool
     # The class that represents the prior distribution.
     _normal: ClassVar[type[ExactMultivariateNormal]] = ExactMultivariateNormal
     _original_train_inputs: Tensor
@@ -156,6 +162,7 @@ class DistributionGP(Regression, SingleTaskGP):
         rows, targets = data.rows, data.targets.to(data.rows)
         variances = None if data.variances is None else data.variances.to(rows)
         batch_shape = self.get_batch_dimensions(rows, targets)[1]
+        chooses = chooses_metric(data.X, covar_module)
         covar_module = kernel_for(data.X, covar_module, input_transform, batch_shape)
         if likelihood is not None:
             check_likelihood(likelihood, rows.shape[-2])
@@ -180,8 +187,54 @@ class DistributionGP(Regression, SingleTaskGP):
                 self.likelihood.adapt(clouds)
         self.encoding = data.encoding
         self._held = None
+        self.mixture = None
+        self.choice = None
+        self.chooses_metric = chooses
         self._squeeze_output = data.squeeze
         self._subset_batch_dict = _output_axes(self, batch_shape) if targets.shape[-1] > 1 else {}
+
+    @property
+    def members(self) -> list[DistributionGP]:
+        """The models whose equal mixture predicts; the model itself unless :func:`fit` chose more."""
+        return [self] if self.mixture is None else self.mixture.models
+
+    def with_kernel(self, covar_module: Kernel) -> Self:
+        """Return a model of the same data with another kernel, and copies of the noise and the mean."""
+        other = _copied(self)
+        other.covar_module, other.mixture, other.choice = covar_module, None, None
+        other.likelihood = copy.deepcopy(self.likelihood)
+        other.mean_module = copy.deepcopy(self.mean_module)
+        other.prediction_strategy = None
+        return other
+
+    def subset(self, index: Tensor) -> Self:
+        """Return a model of some of the training clouds that shares all parameters with this one.
+
+        Args:
+            index: Numbers of the clouds.
+
+        Returns:
+            A model whose targets are in the same units. Both models are in training mode.
+        """
+        (rows,) = self.train_inputs
+        whole = self.embedded_rows(rows)
+        # Outputs share their rows, which are expanded, so only those of the first are copied.
+        shared = rows.narrow(-3, 0, 1) if rows.dim() > 2 and rows.stride(-3) == 0 else rows
+        chosen = shared.index_select(-2, index).expand(*rows.shape[:-2], len(index), rows.shape[-1])
+        part = _copied(self)
+        part.likelihood = self._likelihood_of(index)
+        part.set_train_data(chosen, self.train_targets[..., index], strict=False)
+        if not hasattr(self, "input_transform") and part.train_inputs[0] is chosen:
+            part._held = chosen, None, whole.take(index, chosen)
+        return part
+
+    def _likelihood_of(self, index: Tensor) -> Likelihood:
+        """Return the likelihood of some training clouds, which shares parameters with that of all."""
+        if not isinstance(self.likelihood, FixedNoiseGaussianLikelihood):
+            return self.likelihood
+        part = copy.deepcopy(self.likelihood)
+        part.noise_covar.noise = self.likelihood.noise_covar.noise[..., index]
+        return part
 
     def forward(self, x: Tensor) -> MultivariateNormal:
         """Return the prior at the rows ``x``, a ``batch_shape x N x m*(d+1)`` tensor."""
@@ -235,6 +288,8 @@ class DistributionGP(Regression, SingleTaskGP):
         if self.training or gpytorch.settings.prior_mode.on() or self.train_inputs is None:
             return super().__call__(*args, **kwargs)
         (rows,) = args
+        if self.mixture is not None:
+            return self.mixture(rows)
         posterior = self._posterior_at(rows, DistributionGP.conditioned(self))
         posterior.rows = rows
         return posterior
@@ -265,6 +320,8 @@ class DistributionGP(Regression, SingleTaskGP):
         self._revert_to_original_inputs()
         try:
             super().set_train_data(inputs, targets, strict)
+            for model in [] if self.mixture is None else self.mixture.models:
+                model.set_train_data(inputs, targets, strict)
         finally:
             if transformed:
                 self._set_transformed_inputs()
@@ -318,6 +375,8 @@ class DistributionGP(Regression, SingleTaskGP):
 
     def conditioned(self) -> Any:
         """Return caches of the training data, and keep them until the model changes."""
+        if self.mixture is not None:
+            return self.mixture.conditioned()
         strategy = self._known_strategy()
         if strategy is None:
             strategy = self._new_strategy()
@@ -336,6 +395,8 @@ class DistributionGP(Regression, SingleTaskGP):
 
     def latent_marginals(self, rows: Tensor, given: Any) -> tuple[Tensor, Tensor]:
         """Return means and variances at ``... x N x width`` rows, ``... x N x outputs``."""
+        if self.mixture is not None:
+            return self.mixture.latent_marginals(rows, given)
         rows = self._of_each_output(rows)
         to_train, prior = self._covariances_at(rows, diag=True)
         fitted, explained = given.marginals(to_train)
@@ -345,6 +406,8 @@ class DistributionGP(Regression, SingleTaskGP):
 
     def latent_left_out(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return means, variances and noise variances, ``... x T x outputs``, without each cloud."""
+        if self.mixture is not None:
+            return self.mixture.latent_left_out()
         given, targets = self.conditioned(), self.train_targets
         noise = self._noise_of(self.train_inputs[0], targets.shape)
         mean = targets - given.mean_cache / given.precision
@@ -354,6 +417,8 @@ class DistributionGP(Regression, SingleTaskGP):
 
     def noise(self, rows: Tensor) -> Tensor:
         """Return noise variances at rows; if those of the training clouds are known, their mean."""
+        if self.mixture is not None:
+            return self.mixture.noise(rows)
         if isinstance(self.likelihood, FixedNoiseGaussianLikelihood):
             return mean_noise(self.likelihood.noise, rows, self.num_outputs)
         rows = self._of_each_output(rows)
@@ -408,13 +473,16 @@ class DistributionGP(Regression, SingleTaskGP):
             True
         """
         check_noise_is_kept(noise, self.likelihood)
+        mixture = self.mixture
+        if mixture is not None:
+            mixture = mixture.condition_on_observations(X, Y, noise=noise, **kwargs)
         rows, Y, noise = self._observations(X, Y, noise)
         if noise is not None:
             kwargs["noise"] = noise
         self.eval()
         # GPyTorch takes the data, the likelihood and its noise away for a moment: here, from copies.
         model, likelihood = _copied(self), _copied(self.likelihood)
-        model.likelihood = likelihood
+        model.likelihood, model.mixture = likelihood, None
         rows = model._widen_training(rows)
         strategy = copy.copy(model._known_strategy() or model._new_strategy())
         strategy.likelihood = likelihood
@@ -424,6 +492,7 @@ class DistributionGP(Regression, SingleTaskGP):
         with torch.set_grad_enabled(torch.is_grad_enabled() and model._is_tracked(*given)):
             more = super(DistributionGP, model).condition_on_observations(rows, Y, **kwargs)
         more.prediction_strategy.premises = _unchanging(more._premises())
+        more.mixture = mixture
         return more
 
     def _is_tracked(self, *data: Tensor) -> bool:

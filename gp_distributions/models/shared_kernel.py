@@ -19,6 +19,7 @@ from gp_distributions.distances.embedded_rows import EmbeddedRows
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.measures.training_data import TrainingData
 from gp_distributions.models.arguments import (
+    chooses_metric,
     gaussian_noise,
     kernel_for,
     noise_floor,
@@ -85,6 +86,7 @@ class SharedKernelGP(DistributionGP):
         input_transform: InputTransform | None = None,
     ) -> None:
         data = TrainingData.read(train_X, train_Y)
+        chooses = chooses_metric(data.X, covar_module)
         covar_module = kernel_for(data.X, covar_module, input_transform, shared=True)
         shape = data.targets.shape
         if mean_module is None and shape[-1] > 1:
@@ -100,6 +102,7 @@ class SharedKernelGP(DistributionGP):
             outcome_transform=outcome_transform,
             input_transform=input_transform,
         )
+        self.chooses_metric = chooses
 
     @property
     def _aug_batch_shape(self) -> torch.Size:

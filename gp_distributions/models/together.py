@@ -15,10 +15,16 @@ _held: ContextVar[dict[int, EmbeddedRows] | None] = ContextVar("held", default=N
 
 
 @contextlib.contextmanager
-def together() -> Iterator[None]:
-    """Within this context and thread, models share what they compute from the same tensors of rows."""
+def together(*known: EmbeddedRows) -> Iterator[None]:
+    """Within this context and thread, models share what they compute from the same tensors of rows.
+
+    Args:
+        *known: Rows of which something was computed before.
+    """
     outer = _held.get()
-    with setting(_held, {} if outer is None else outer):
+    shared = {} if outer is None else outer
+    with setting(_held, shared):
+        shared.update({id(each.rows): each for each in known})
         yield
 
 

@@ -15,9 +15,11 @@ from gp_distributions.estimators import (
 )
 from gp_distributions.measures import MixedEncoding
 from gp_distributions.models.aggregate_gp import AggregateGP
+from gp_distributions.models.choice import Choice
 from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.collapsed import CollapsedSums, InducingFeatures
 from gp_distributions.models.distribution_gp import DistributionGP
+from gp_distributions.models.equal_mixture import EqualMixture
 from gp_distributions.models.integrated_gp import IntegratedGP
 from gp_distributions.models.mixture import MixtureModel
 from gp_distributions.models.mixture_classifier import MixtureClassifier
@@ -65,6 +67,9 @@ def _exact(model: DistributionGP) -> dict[str, Any]:
         "inputs": inputs,
         "targets": targets,
         "numbers": numbers,
+        "members": [] if model.mixture is None else model.members,
+        "choice": None if model.choice is None else vars(model.choice),
+        "chooses_metric": model.chooses_metric,
         "outputs": model.num_outputs,
         "output_axes": model._subset_batch_dict,
     }
@@ -92,6 +97,11 @@ def _make_exact(cls: type[DistributionGP], described: dict[str, Any]) -> Distrib
         model.outcome_transform = outcome_transform
     if described["encoding"] is not None:
         model.encoding = described["encoding"]
+    if described["members"]:
+        model.mixture = EqualMixture(described["members"])
+    if described["choice"] is not None:
+        model.choice = Choice(**described["choice"])
+    model.chooses_metric = described["chooses_metric"]
     model.train_inputs = (inputs,)
     model._subset_batch_dict = described["output_axes"]
     return model

@@ -7,15 +7,17 @@ from typing import Any
 
 import pytest
 import torch
+from botorch.models.utils.gpytorch_modules import get_covar_module_with_dim_scaled_prior
 from cases import as_rows, random_clouds
 from gpytorch.constraints import Interval
-from gpytorch.kernels import Kernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
 from gpytorch.priors import GammaPrior
 from torch import Tensor
 
 from gp_distributions import (
     DistributionKernel,
     PointClouds,
+    PrincipalDistance,
     SlicedWasserstein,
     SlicedWassersteinKernel,
 )
@@ -248,6 +250,43 @@ class TestRefuses:
             make()(*given)
 
     def test_several_lengthscales(self) -> None:
-        with pytest.raises(ValueError, match=r"ard_num_dims.* use ScaledDistance\(distance\)"):
+        with pytest.raises(ValueError, match=r"ard_num_dims.* use PrincipalDistance\(distance\)"):
             make(ard_num_dims=2)
         assert make(ard_num_dims=None).lengthscale.shape == (1, 1)
+
+
+def test_principal_components_have_lengthscales() -> None:
+    rows = PointClouds(torch.randn(12, 9, 2, dtype=torch.float64)).pack()
+    distance = PrincipalDistance(SlicedWasserstein(2, num_slices=9), num_components=4)
+    distance.adapt(rows)
+    batch_shape = torch.Size([2])
+    kernel = DistributionKernel(distance, batch_shape=batch_shape).double()
+    expected = MaternKernel(2.5, ard_num_dims=4, batch_shape=batch_shape).double()
+    known = get_covar_module_with_dim_scaled_prior(4, batch_shape=batch_shape)
+    torch.testing.assert_close(kernel.lengthscale, known.lengthscale.double())
+    assert kernel.lengthscale_prior.loc == known.lengthscale_prior.loc
+    assert kernel.lengthscale_prior.scale == known.lengthscale_prior.scale
+    values = torch.rand(2, 1, 4, dtype=torch.float64) + 0.5
+    kernel.lengthscale, expected.lengthscale = values, values
+    features = distance.embed(rows)
+    for found, same in (
+        (kernel(rows), expected(features)),
+        (kernel(rows[:5], rows), expected(features[:5], features)),
+    ):
+        torch.testing.assert_close(found.to_dense(), same.to_dense())
+    torch.testing.assert_close(
+        kernel(rows, rows.roll(1, 0), diag=True),
+        kernel(rows, rows.roll(1, 0)).to_dense().diagonal(dim1=-1, dim2=-2),
+    )
+    weights = torch.randn(2, 12, 12, dtype=torch.float64)
+    sums = [(k.to_dense() * weights).sum() for k in (kernel(rows), expected(features))]
+    found, same = (
+        torch.autograd.grad(value, k.raw_lengthscale)[0] * k.lengthscale.detach() ** power
+        for value, k, power in zip(sums, (kernel, expected), (0, 1), strict=True)
+    )
+    # The raw parameters are the logarithm of the lengthscale, and the inverse of softplus.
+    same = same / torch.special.expit(expected.raw_lengthscale.detach())
+    torch.testing.assert_close(found, same)
+    assert DistributionKernel(distance, ard_num_dims=1).lengthscale.shape == (1, 1)
+    with pytest.raises(ValueError, match="Expected ard_num_dims=1 for the profile Linear"):
+        DistributionKernel(distance, "linear")

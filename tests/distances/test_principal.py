@@ -1,4 +1,4 @@
-"""What CompressedDistance adds to the shared tests: components, what they explain, and states."""
+"""What PrincipalDistance adds to the shared tests: components, what they explain, and states."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from gp_distributions import (
     load,
     save,
 )
-from gp_distributions.distances import CompressedDistance, Distance
+from gp_distributions.distances import Distance, PrincipalDistance
 
 
 def clouds(num: int, *, atoms: int = 12, seed: int = 0) -> PointClouds:
@@ -30,12 +30,18 @@ def sliced() -> SlicedWasserstein:
     return SlicedWasserstein(2, num_slices=10, num_quantiles=12)
 
 
-def test_components_are_those_of_scikit_learn() -> None:
+@pytest.mark.parametrize("exponent", [0.0, 0.5, 1.0])
+def test_components_are_those_of_scikit_learn(exponent: float) -> None:
     train, new = clouds(40).pack(), clouds(5, seed=1).pack()
-    distance = CompressedDistance(sliced(), num_components=6)
+    distance = PrincipalDistance(sliced(), num_components=6, exponent=exponent)
     distance.adapt(train)
     expected = PCA(6).fit(sliced().embed(train).numpy())
-    parts = [torch.from_numpy(expected.transform(sliced().embed(X).numpy())) for X in (new, train)]
+    deviations = torch.from_numpy(expected.explained_variance_).sqrt()
+    scales = deviations[0] ** (1 - exponent) * deviations**exponent
+    parts = [
+        torch.from_numpy(expected.transform(sliced().embed(X).numpy())) / scales
+        for X in (new, train)
+    ]
     found = distance.squared(new, train)
     torch.testing.assert_close(found, torch.cdist(*parts).square(), rtol=1e-9, atol=1e-12)
     share = expected.explained_variance_ratio_.sum()
@@ -44,17 +50,20 @@ def test_components_are_those_of_scikit_learn() -> None:
 
 def test_distances_are_exact_if_clouds_are_fewer_than_components() -> None:
     train, new = clouds(9).pack(), clouds(4, seed=1).pack()
-    distance = CompressedDistance(sliced(), num_components=20)
+    distance = PrincipalDistance(sliced(), num_components=20, exponent=0.0)
+    distance.adapt(train)
+    largest = PCA(1).fit(sliced().embed(train).numpy()).explained_variance_.item()
     torch.testing.assert_close(
-        distance.squared(train), sliced().squared(train), rtol=1e-9, atol=1e-12
+        largest * distance.squared(train), sliced().squared(train), rtol=1e-9, atol=1e-12
     )
     assert distance.components.shape[-1] == 8  # nine points span eight directions
-    assert (distance.squared(new, train) <= sliced().squared(new, train) + 1e-12).all()
+    assert distance.embed(train).shape[-1] == 20
+    assert (largest * distance.squared(new, train) <= sliced().squared(new, train) + 1e-12).all()
 
 
 def test_the_first_clouds_decide() -> None:
     first, second = clouds(30).pack(), clouds(30, seed=1).pack()
-    distance = CompressedDistance(sliced(), num_components=3)
+    distance = PrincipalDistance(sliced(), num_components=3)
     before = distance.squared(first)
     distance.squared(second)
     distance.clear_cache()
@@ -62,9 +71,9 @@ def test_the_first_clouds_decide() -> None:
 
 
 def test_evenly_spaced_clouds_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gp_distributions.distances.compressed._CLOUDS", 10)
+    monkeypatch.setattr("gp_distributions.distances.principal._CLOUDS", 10)
     rows = clouds(40).pack()
-    distance, few = (CompressedDistance(sliced(), num_components=3) for _ in range(2))
+    distance, few = (PrincipalDistance(sliced(), num_components=3) for _ in range(2))
     distance.adapt(rows)
     few.adapt(rows[::4])
     assert torch.equal(distance.components, few.components)
@@ -72,7 +81,7 @@ def test_evenly_spaced_clouds_are_enough(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_scales_apply_before_components() -> None:
     X = clouds(20)
-    distance = ScaledDistance(CompressedDistance(sliced(), num_components=30))
+    distance = ScaledDistance(PrincipalDistance(sliced(), num_components=30))
     distance.scales = [2.0, 1.0]
     factors = distance.scales.detach()
     rows = PointClouds(X.points * factors).pack()
@@ -87,11 +96,9 @@ def test_scales_apply_before_components() -> None:
 def test_a_sparse_model_compresses_and_comes_back(tmp_path: Path) -> None:
     X, new = clouds(60), clouds(5, seed=1)
     y = X.points.mean((-2, -1))
-    kernel = DistributionKernel(CompressedDistance(sliced(), num_components=59))
+    kernel = DistributionKernel(PrincipalDistance(sliced(), num_components=59))
     model = SparseDistributionGP(X, y, kernel, num_inducing=60)
-    exact = DistributionGP(
-        X, y, DistributionKernel(CompressedDistance(sliced(), num_components=59))
-    )
+    exact = DistributionGP(X, y, DistributionKernel(PrincipalDistance(sliced(), num_components=59)))
     # The lengthscales and noise are those at construction.
     for one, other in zip(model.predict(new), exact.predict(new), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
@@ -111,18 +118,18 @@ def test_a_sparse_model_compresses_and_comes_back(tmp_path: Path) -> None:
 )
 def test_distances_without_fixed_features_are_refused(distance: Distance, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        CompressedDistance(distance)
+        PrincipalDistance(distance)
 
 
 def test_other_arguments_are_refused() -> None:
     with pytest.raises(TypeError, match="Expected a Distance, got DistributionKernel"):
-        CompressedDistance(DistributionKernel(sliced()))  # type: ignore[arg-type]
+        PrincipalDistance(DistributionKernel(sliced()))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="num_components"):
-        CompressedDistance(sliced(), num_components=0)
+        PrincipalDistance(sliced(), num_components=0)
 
 
 def test_features_must_not_depend_on_sizes() -> None:
-    distance = CompressedDistance(SlicedWasserstein(2, num_slices=5, num_quantiles=None))
+    distance = PrincipalDistance(SlicedWasserstein(2, num_slices=5, num_quantiles=None))
     distance.adapt(clouds(5, atoms=6).pack())
     with pytest.raises(ValueError, match="must not depend on the size of a cloud"):
         distance.embed(clouds(5, atoms=7).pack())
@@ -131,7 +138,7 @@ def test_features_must_not_depend_on_sizes() -> None:
 def test_errors_name_the_row() -> None:
     bins = torch.arange(4.0, dtype=torch.float64).unsqueeze(-1)
     weights = torch.arange(1.0, 13.0, dtype=torch.float64).reshape(3, 4)
-    distance = CompressedDistance(Hellinger(1, support=bins))
+    distance = PrincipalDistance(Hellinger(1, support=bins))
     distance.adapt(PointClouds(bins.expand(3, 4, 1), weights).pack())
     strange = PointClouds(torch.cat([bins[:2, None], torch.full((1, 1, 1), 7.5).double()]))
     with pytest.raises(ValueError, match="row 2 has weight at its atom 0"):

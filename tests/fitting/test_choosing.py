@@ -1,0 +1,193 @@
+"""The choice between an isotropic kernel and a mixture over principal components."""
+
+import pickle
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from botorch.acquisition import LogExpectedImprovement, qLogNoisyExpectedImprovement
+from botorch.sampling import SobolQMCNormalSampler
+from gpytorch.kernels import ScaleKernel
+
+from gp_distributions import (
+    ClassificationGP,
+    DistributionGP,
+    DistributionKernel,
+    Gaussians,
+    PointClouds,
+    PrincipalDistance,
+    SharedKernelGP,
+    SlicedWasserstein,
+    fit,
+    load,
+    save,
+)
+from gp_distributions.fitting.choosing import choose_metric
+
+
+def blobs(num: int, *, seed: int = 0) -> tuple[PointClouds, torch.Tensor]:
+    """Clouds whose wide directions say nothing of the target, which their thin direction gives."""
+    generator = torch.Generator().manual_seed(seed)
+    shape = torch.randn(num, 1, 3, generator=generator).double() * torch.tensor([1.0, 1.0, 0.1])
+    noise = 0.05 * torch.randn(num, 15, 3, generator=generator).double()
+    return PointClouds(shape + noise), torch.sin(20 * shape[:, 0, 2])
+
+
+@pytest.fixture(scope="module")
+def chosen() -> DistributionGP:
+    X, y = blobs(60)
+    return fit(DistributionGP(X, y), progress=False)
+
+
+def test_data_choose(chosen: DistributionGP) -> None:
+    assert chosen.choice is not None
+    assert chosen.choice.name == "mixture"
+    assert len(chosen.members) == 3
+    assert chosen.choice.gain > 0.1
+    new, truth = blobs(200, seed=1)
+    errors = [
+        (model.predict(new)[0] - truth).square().mean() for model in (chosen, chosen.members[0])
+    ]
+    assert errors[0] < 0.7 * errors[1]
+    X = PointClouds(torch.randn(40, 9, 2, generator=torch.Generator().manual_seed(0)).double())
+    isotropic = fit(DistributionGP(X, X.points.mean((-2, -1))), progress=False)
+    assert isotropic.choice is not None
+    assert (isotropic.choice.name, isotropic.members) == ("isotropic", [isotropic])
+
+
+def test_members_are_those_of_principal_distances(chosen: DistributionGP) -> None:
+    X, y = blobs(60)
+    new, _ = blobs(7, seed=1)
+    for member, exponent, number in zip(chosen.members[1:], (0.5, 1.0), (50, 20), strict=True):
+        base = chosen.covar_module.base_kernel.distance
+        distance = PrincipalDistance(base, num_components=number, exponent=exponent)
+        kernel = ScaleKernel(DistributionKernel(distance))
+        alone = fit(DistributionGP(X, y, kernel), restarts=0, progress=False)
+        for found, expected in zip(member.predict(new), alone.predict(new), strict=True):
+            torch.testing.assert_close(found, expected, rtol=0, atol=2e-3)
+
+
+def test_the_posterior_has_the_moments_of_the_mixture(chosen: DistributionGP) -> None:
+    new, _ = blobs(5, seed=1)
+    posteriors = [model.posterior(new, observation_noise=True) for model in chosen.members]
+    means = torch.stack([each.mean.squeeze(-1) for each in posteriors])
+    dense = [each.distribution.covariance_matrix for each in posteriors]
+    # The covariance of the mixture, from its second moments.
+    seconds = torch.stack([c + torch.outer(m, m) for c, m in zip(dense, means, strict=True)])
+    expected = seconds.mean(0) - torch.outer(means.mean(0), means.mean(0))
+    found = chosen.posterior(new, observation_noise=True)
+    torch.testing.assert_close(found.mean.squeeze(-1), means.mean(0))
+    scale = expected.abs().max().item()
+    torch.testing.assert_close(
+        found.distribution.covariance_matrix, expected, rtol=0, atol=1e-9 * scale
+    )
+    mean, std = chosen.predict(new)
+    torch.testing.assert_close(mean, means.mean(0))
+    torch.testing.assert_close(std, expected.diagonal().sqrt(), rtol=1e-9, atol=0)
+
+
+def test_leave_one_out_is_that_of_the_members(chosen: DistributionGP) -> None:
+    found = [model.leave_one_out() for model in chosen.members]
+    mean = sum(each for each, _ in found) / 3
+    second = sum(m.square() + s.square() for m, s in found) / 3
+    torch.testing.assert_close(chosen.leave_one_out()[0], mean)
+    torch.testing.assert_close(chosen.leave_one_out()[1], (second - mean.square()).sqrt())
+
+
+def test_botorch_takes_it(chosen: DistributionGP) -> None:
+    new, targets = blobs(4, seed=2)
+    rows = new.pack().requires_grad_()
+    value = LogExpectedImprovement(chosen, best_f=targets.max())(rows.unsqueeze(-2)).sum()
+    assert torch.autograd.grad(value, rows)[0].isfinite().all()
+    noisy = qLogNoisyExpectedImprovement(chosen, chosen.train_inputs[0][:10])
+    assert noisy(rows.detach().unsqueeze(0)).isfinite().all()
+    more = chosen.condition_on_observations(new, targets)
+    again = [model.condition_on_observations(new, targets) for model in chosen.members]
+    torch.testing.assert_close(
+        more.posterior(new).mean, sum(model.posterior(new).mean for model in again) / 3
+    )
+    assert len(chosen.train_targets) == 60
+    fantasy = chosen.fantasize(new.pack(), SobolQMCNormalSampler(torch.Size([3]), seed=0))
+    assert fantasy.posterior(new).mean.shape == (3, 4, 1)
+
+
+def test_it_comes_back(chosen: DistributionGP, tmp_path: Path) -> None:
+    new, _ = blobs(5, seed=1)
+    save(chosen, tmp_path / "model.gpd")
+    copies = load(tmp_path / "model.gpd"), pickle.loads(pickle.dumps(chosen))
+    for copied in copies:
+        assert copied.choice == chosen.choice
+        for found, expected in zip(copied.predict(new), chosen.predict(new), strict=True):
+            assert torch.equal(found, expected)
+    assert copies[0].chooses_metric
+
+
+def test_choices_repeat_and_threads_agree(chosen: DistributionGP) -> None:
+    X, y = blobs(60)
+    found: list[DistributionGP] = []
+
+    def run() -> None:
+        found.append(fit(DistributionGP(X, y), progress=False))
+
+    threads = [threading.Thread(target=run) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [model.choice for model in found] == [chosen.choice] * 2
+
+
+def test_several_outputs_and_classes() -> None:
+    X, y = blobs(40)
+    new, _ = blobs(6, seed=1)
+    for several in (DistributionGP, SharedKernelGP):
+        model = fit(several(X, torch.stack([y, -y], dim=-1)), progress=False)
+        assert model.choice is not None
+        choose_metric(model, name="mixture")
+        assert model.predict(new)[0].shape == (6, 2)
+        mean = sum(member.predict(new)[0] for member in model.members) / 3
+        torch.testing.assert_close(model.predict(new)[0], mean)
+    labels = np.where(y > 0, "up", "down")
+    classifier = fit(ClassificationGP(X, labels), progress=False)
+    assert classifier.choice is not None
+    choose_metric(classifier, name="mixture")
+    assert classifier.predict_proba(new).sum(-1).allclose(torch.ones(6).double())
+    assert len(classifier.members) == 3
+
+
+def test_known_noise_and_gaussians() -> None:
+    X, y = blobs(30)
+    means, covariances = X.points.mean(-2), torch.eye(3).double().expand(30, 3, 3)
+    model = DistributionGP(
+        Gaussians(means, 0.01 * covariances), y, train_Yvar=torch.full((30,), 0.01)
+    )
+    assert fit(model, progress=False).choice is not None
+
+
+@pytest.mark.parametrize("num", [1, 2, 3, 9])
+def test_few_clouds_are_not_compared(num: int) -> None:
+    X, y = blobs(num)
+    model = fit(DistributionGP(X, y), progress=False)
+    assert model.choice is not None
+    assert (model.choice.name, model.choice.log_densities) == ("isotropic", {})
+    assert "too few" in str(model.choice)
+
+
+@pytest.mark.filterwarnings("ignore::gp_distributions.warnings.UndeterminedWarning")
+def test_identical_clouds() -> None:
+    X, y = blobs(20)
+    same = X[[0] * 20]
+    model = fit(DistributionGP(same, y), progress=False)
+    assert model.choice is not None
+    choose_metric(model, name="mixture")
+    assert model.predict(X)[0].isfinite().all()
+
+
+def test_a_kernel_that_is_passed_stays() -> None:
+    X, y = blobs(20)
+    kernel = ScaleKernel(DistributionKernel(SlicedWasserstein(3)))
+    model = fit(DistributionGP(X, y, kernel), progress=False)
+    assert model.covar_module is kernel
+    assert (model.choice, model.members) == (None, [model])
