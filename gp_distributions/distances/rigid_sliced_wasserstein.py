@@ -15,7 +15,12 @@ from gp_distributions.numerics.directions import (
     sphere_directions,
     sphere_harmonics,
 )
-from gp_distributions.numerics.linear_algebra import absolute_value, matmul, square_root
+from gp_distributions.numerics.linear_algebra import (
+    absolute_value,
+    matmul,
+    square_root,
+    upper_triangle,
+)
 from gp_distributions.numerics.normals import projected_deviations
 from gp_distributions.numerics.quantiles import cell_quantiles
 from gp_distributions.rows.clouds import drop_padding
@@ -242,13 +247,13 @@ class RigidSlicedWasserstein(Distance):
         degrees = range(parity, self.max_degree + 1, 2)
         if not self._planar:
             blocks = coefficients.split([2 * degree + 1 for degree in degrees], dim=-2)
-            return [_upper(absolute_value(block)) for block in blocks]
+            return [upper_triangle(absolute_value(block)) for block in blocks]
         matrices = coefficients.unflatten(-2, (-1, 2))
         # Each degree above zero also stands for its negative, so it counts twice.
         counts = [1.0 if degree == 0 else math.sqrt(2) for degree in degrees]
         matrices = matrices * matrices.new_tensor(counts)[:, None, None]
         if self.reflections:
-            return [_upper(absolute_value(matrices)).flatten(1)]
+            return [upper_triangle(absolute_value(matrices)).flatten(1)]
         return [part.flatten(1) for part in _complex_absolute_value(*matrices.unbind(-2))]
 
     def chunk_size(self, num_atoms: int) -> int:
@@ -268,24 +273,11 @@ def _complex_absolute_value(real: Tensor, imaginary: Tensor) -> list[Tensor]:
     norm = square_root(squares, at_zero=1.0)[..., None, None]
     outer = _outer(real, real) + _outer(imaginary, imaginary)
     twist = _outer(real, imaginary) - _outer(imaginary, real)
-    return [_upper(outer / norm), _upper(twist / norm, diagonal=False)]
+    return [upper_triangle(outer / norm), upper_triangle(twist / norm, diagonal=False)]
 
 
 def _outer(left: Tensor, right: Tensor) -> Tensor:
     return left.unsqueeze(-1) * right.unsqueeze(-2)
-
-
-def _upper(matrices: Tensor, *, diagonal: bool = True) -> Tensor:
-    """Return the diagonal, if requested, and the entries above it.
-
-    The entries above it are multiplied by the square root of two, because each of them counts twice.
-    """
-    size = matrices.shape[-1]
-    row, column = torch.triu_indices(size, size, offset=1, device=matrices.device)
-    above = math.sqrt(2) * matrices[..., row, column]
-    if not diagonal:
-        return above
-    return torch.cat([matrices.diagonal(dim1=-2, dim2=-1), above], dim=-1)
 
 
 def _unit_radius(points: Tensor, weights: Tensor) -> Tensor:
