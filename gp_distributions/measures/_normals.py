@@ -10,13 +10,85 @@ import scipy
 import torch
 from torch import Tensor
 
+from gp_distributions.measures._bags import pad_arrays
 from gp_distributions.measures._geometries import Lines
-from gp_distributions.measures._validation import Name, check_entries
-from gp_distributions.measures.arrays import Data
+from gp_distributions.measures._validation import Name, Wording, check_entries
+from gp_distributions.measures.arrays import Array, Data, real_array, to_tensors
 from gp_distributions.numerics.linear_algebra import upper_triangle
 
 # Whether to compute normals, how, or the normals of each shape.
 Normals: TypeAlias = bool | Literal["unoriented"] | Sequence[Data]
+
+
+def are_computed(normals: Normals) -> bool:
+    """Return whether normals are to be computed.
+
+    Raises:
+        ValueError: If ``normals`` is another word than ``"unoriented"``.
+    """
+    if isinstance(normals, str) and normals != "unoriented":
+        raise ValueError(
+            f'Expected normals as True, False, "unoriented" or a list, got {normals!r}.'
+        )
+    return normals is True or isinstance(normals, str)
+
+
+def with_given(
+    arrays: list[Array], normals: Normals, atoms: int | None, wording: Wording
+) -> tuple[list[Tensor], list[Tensor]]:
+    """Convert the vertices of shapes and the normals that a user gives, if any, to tensors.
+
+    Args:
+        arrays: For each shape, an ``n_i x d`` array of vertices.
+        normals: The normals, or how to compute them, for which the list of normals is empty.
+        atoms: Number of atoms that replace the vertices; None for the vertices.
+        wording: Names of the shapes in error messages.
+
+    Raises:
+        ValueError: If normals are given along with a number of atoms, or there is not one for each
+            vertex.
+    """
+    if are_computed(normals) or isinstance(normals, bool | str):
+        return to_tensors(arrays), []
+    if atoms is not None:
+        raise ValueError("Expected normals=True along with atoms=, got normals of the vertices.")
+    given = [real_array(each, f"Normals of {wording((i,))}") for i, each in enumerate(normals)]
+    if len(given) != len(arrays):
+        raise ValueError(
+            f"Expected normals of each of {len(arrays)} {wording.noun.lower()}s, got {len(given)}."
+        )
+    for i, (array, each) in enumerate(zip(arrays, given, strict=True)):
+        if array.shape != each.shape:
+            raise ValueError(
+                f"{wording((i,))}: expected normals of shape {tuple(array.shape)}, one for each vertex, "
+                f"got {tuple(each.shape)}."
+            )
+    tensors = to_tensors([*arrays, *given])
+    return tensors[: len(arrays)], tensors[len(arrays) :]
+
+
+def marked(
+    found: tuple[Tensor, Tensor], marks: list[Tensor], wording: Wording
+) -> tuple[Tensor, Tensor, int]:
+    """Write the normals of all atoms behind their positions.
+
+    Args:
+        found: A ``B x n x d`` tensor of positions and a ``B x n`` tensor of weights.
+        marks: For each shape, an ``n_i x k`` tensor of normals, or none for no normals.
+        wording: Names of the shapes in error messages.
+
+    Returns:
+        A ``B x n x (d + k)`` tensor, the weights, and ``k``.
+
+    Raises:
+        ValueError: If a normal is not of length one.
+    """
+    if not marks:
+        return *found, 0
+    normals = pad_arrays(marks)
+    points, weights = torch.cat([found[0], normals], dim=-1), found[1]
+    check_normals(points, weights, normals.shape[-1], wording)
+    return points, weights, normals.shape[-1]
 
 
 def curve_normals(points: Tensor, lines: Lines, name: str, *, oriented: bool) -> Tensor:
@@ -122,20 +194,38 @@ def _inside_out(corners: Tensor, vectors: Tensor, faces: Tensor, name: str) -> b
     return bool(volume < 0)
 
 
-def at_vertices(parts: Tensor, corners: Tensor, points: Tensor, name: str) -> Tensor:
-    """Compute the normals of vertices: the sums over adjacent segments or triangles, normalised.
+def normals_of(
+    parts: Sequence[Tensor],
+    corners: Sequence[Tensor],
+    vertices: Sequence[Tensor],
+    chosen: Sequence[Tensor],
+    wording: Wording,
+) -> list[Tensor]:
+    """Return the unit normals of the atoms of each shape, from those of its segments or triangles.
 
     Args:
-        parts: A ``p x k`` tensor from :func:`curve_normals` or :func:`mesh_normals`.
-        corners: A ``p x c`` tensor with the vertices of each segment or triangle.
-        points: The ``n x d`` vertices.
-        name: Name of the shape in error messages.
-
-    Returns:
-        An ``n x k`` tensor; zero for vertices without adjacent parts.
+        parts: For each shape, a tensor from :func:`curve_normals` or :func:`mesh_normals`.
+        corners: For each shape, a ``p x c`` tensor with the vertices of each segment or triangle.
+        vertices: For each shape, an ``n_i x d`` tensor.
+        chosen: For each shape, the segments or triangles of its atoms; empty if atoms are vertices.
+        wording: Names of the shapes in error messages.
 
     Raises:
         ValueError: If the normals of the parts cancel at a vertex.
+    """
+    if chosen:
+        dim = vertices[0].shape[1]
+        return [normalised(part[index], dim) for part, index in zip(parts, chosen, strict=True)]
+    return [
+        _at_vertices(*each, wording((i,)))
+        for i, each in enumerate(zip(parts, corners, vertices, strict=True))
+    ]
+
+
+def _at_vertices(parts: Tensor, corners: Tensor, points: Tensor, name: str) -> Tensor:
+    """Sum the normals of adjacent segments or triangles at each vertex, and normalise the sums.
+
+    Vertices without adjacent parts have the normal zero.
     """
     size, dim = points.shape
     ends, count = corners.flatten(), corners.shape[1]

@@ -15,15 +15,15 @@ from gp_distributions.measures._bags import pad_arrays, point_arrays
 from gp_distributions.measures._geometries import curve_lines, mesh_arrays
 from gp_distributions.measures._normals import (
     Normals,
-    at_vertices,
-    check_normals,
+    are_computed,
     curve_normals,
+    marked,
     mesh_normals,
-    normalised,
+    normals_of,
+    with_given,
 )
 from gp_distributions.measures._validation import Wording, equal_weights, validated
 from gp_distributions.measures.arrays import (
-    Array,
     Data,
     integer,
     real_array,
@@ -92,81 +92,30 @@ def read_curves(
     wording = Wording("Curve", "arc lengths", labels)
     read = [curve_lines(c, wording((i,)), closed=closed) for i, c in enumerate(curves)]
     arrays = point_arrays((lines.vertices for lines in read), wording)
-    vertices, given = _with_given(arrays, normals, atoms, wording)
+    vertices, marks = with_given(arrays, normals, atoms, wording)
     least = 1 if all(lines.closed for lines in read) else 2
     count = None if atoms is None else integer(atoms, "atoms", least)
-    following = [
-        torch.from_numpy(e.following).to(p.device) for e, p in zip(read, vertices, strict=True)
-    ]
-    even, shares = [], []
-    for points, index, lines in zip(vertices, following, read, strict=True):
+    ends, even, shares = [], [], []
+    for points, lines in zip(vertices, read, strict=True):
+        index = torch.from_numpy(lines.following).to(points.device)
+        ends.append(torch.stack([torch.arange(len(index), device=index.device), index], dim=-1))
         lengths = torch.linalg.vector_norm(points[index] - points, dim=-1)
         # A vertex represents half of each adjacent segment.
         shares.append((lengths + torch.zeros_like(lengths).index_add(0, index, lengths)) / 2)
         if count is not None:
-            ends = points[index]
-            even.append(_equally_spaced(points, ends, lengths, count, closed=lines.closed))
+            placed = _equally_spaced(points, points[index], lengths, count, closed=lines.closed)
+            even.append(placed)
     found = validated(pad_arrays(vertices), pad_arrays(shares), wording)
-    marks = given
-    if normals is True or isinstance(normals, str):
-        for i, (points, lines) in enumerate(zip(vertices, read, strict=True)):
-            name = wording((i,))
-            parts = curve_normals(points, lines, name, oriented=normals is True)
-            if count is None:
-                corners = torch.stack(
-                    [torch.arange(len(points)).to(following[i]), following[i]], -1
-                )
-                marks.append(at_vertices(parts, corners, points, name))
-            else:
-                marks.append(normalised(parts[even[i][1]], points.shape[1]))
-    if count is None:
-        return _marked(found, marks, wording)
-    placed = torch.stack([points for points, _ in even])
-    return _marked((placed, equal_weights(placed)), marks, wording)
-
-
-def _with_given(
-    arrays: list[Array], normals: Normals, atoms: int | None, wording: Wording
-) -> tuple[list[Tensor], list[Tensor]]:
-    """Convert the vertices of shapes and the normals that a user gives, if any, to tensors.
-
-    Raises:
-        ValueError: If normals are given along with a number of atoms, or there is not one for each
-            vertex.
-    """
-    if isinstance(normals, bool | str):
-        if isinstance(normals, str) and normals != "unoriented":
-            raise ValueError(
-                f'Expected normals as True, False, "unoriented" or a list, got {normals!r}.'
-            )
-        return to_tensors(arrays), []
-    if atoms is not None:
-        raise ValueError("Expected normals=True along with atoms=, got normals of the vertices.")
-    given = [real_array(each, f"Normals of {wording((i,))}") for i, each in enumerate(normals)]
-    if len(given) != len(arrays):
-        raise ValueError(
-            f"Expected normals of each of {len(arrays)} {wording.noun.lower()}s, got {len(given)}."
-        )
-    for i, (array, each) in enumerate(zip(arrays, given, strict=True)):
-        if array.shape != each.shape:
-            raise ValueError(
-                f"{wording((i,))}: expected normals of shape {tuple(array.shape)}, one for each vertex, "
-                f"got {tuple(each.shape)}."
-            )
-    tensors = to_tensors([*arrays, *given])
-    return tensors[: len(arrays)], tensors[len(arrays) :]
-
-
-def _marked(
-    found: tuple[Tensor, Tensor], marks: list[Tensor], wording: Wording
-) -> tuple[Tensor, Tensor, int]:
-    """Write the normals of all atoms behind their positions."""
-    if not marks:
-        return *found, 0
-    normals = pad_arrays(marks)
-    points, weights = torch.cat([found[0], normals], dim=-1), found[1]
-    check_normals(points, weights, normals.shape[-1], wording)
-    return points, weights, normals.shape[-1]
+    if are_computed(normals):
+        parts = [
+            curve_normals(points, lines, wording((i,)), oriented=normals is True)
+            for i, (points, lines) in enumerate(zip(vertices, read, strict=True))
+        ]
+        marks = normals_of(parts, ends, vertices, [chosen for _, chosen in even], wording)
+    if count is not None:
+        spread = torch.stack([points for points, _ in even])
+        found = spread, equal_weights(spread)
+    return marked(found, marks, wording)
 
 
 def _equally_spaced(
@@ -217,7 +166,7 @@ def read_meshes(
     wording = Wording("Mesh", "areas", labels)
     read = [mesh_arrays(mesh, wording((i,))) for i, mesh in enumerate(meshes)]
     arrays = point_arrays((points for points, _ in read), wording)
-    vertices, marks = _with_given(arrays, normals, atoms, wording)
+    vertices, marks = with_given(arrays, normals, atoms, wording)
     corners, triangles, shares = [], [], []
     for i, (points, (_, given)) in enumerate(zip(vertices, read, strict=True)):
         faces = real_array(given, f"Faces of mesh {i}")
@@ -235,24 +184,23 @@ def read_meshes(
         thirds = (areas / 3).repeat_interleave(3)
         shares.append(points.new_zeros(len(points)).index_add(0, index.flatten(), thirds))
     found = validated(pad_arrays(vertices), pad_arrays(shares), wording)
-    parts = []
-    if normals is True or isinstance(normals, str):
+    drawn = []
+    if atoms is not None:
+        draws = np.random.default_rng(seed).random((len(read), integer(atoms, "atoms"), 3))
+        uniform = torch.from_numpy(1 - draws).to(
+            found[0]
+        )  # in (0, 1]: selects no triangle of area 0
+        drawn = [_sampled(*each, u) for each, u in zip(triangles, uniform, strict=True)]
+    if are_computed(normals):
         parts = [
             mesh_normals(points, index, wording((i,)), oriented=normals is True)
             for i, (points, index) in enumerate(zip(vertices, corners, strict=True))
         ]
-    if atoms is None:
-        marks += [
-            at_vertices(part, corners[i], vertices[i], wording((i,)))
-            for i, part in enumerate(parts)
-        ]
-        return _marked(found, marks, wording)
-    draws = np.random.default_rng(seed).random((len(read), integer(atoms, "atoms"), 3))
-    uniform = torch.from_numpy(1 - draws).to(found[0])  # in (0, 1]: selects no triangle of area 0
-    drawn = [_sampled(*each, u) for each, u in zip(triangles, uniform, strict=True)]
-    placed = torch.stack([points for points, _ in drawn])
-    marks = [normalised(part[drawn[i][1]], placed.shape[-1]) for i, part in enumerate(parts)]
-    return _marked((placed, equal_weights(placed)), marks, wording)
+        marks = normals_of(parts, corners, vertices, [face for _, face in drawn], wording)
+    if atoms is not None:
+        spread = torch.stack([points for points, _ in drawn])
+        found = spread, equal_weights(spread)
+    return marked(found, marks, wording)
 
 
 def triangle_areas(corners: Tensor) -> Tensor:
