@@ -104,8 +104,8 @@ def optimize_free_shapes(
         The ``q`` clouds, and the value of the penalised acquisition function at each when it was found.
 
     Raises:
-        ValueError: If ``starts`` does not have exactly one batch axis, ``bounds`` does not match the
-            dimension of the atoms, or ``q`` or ``maxiter`` is less than one.
+        ValueError: If ``starts`` does not have exactly one batch axis or has normals, ``bounds`` does
+            not match the dimension of the atoms, or ``q`` or ``maxiter`` is less than one.
         UnsupportedError: If the acquisition function is one-shot, or ``q > 1`` and it does not support
             pending points.
 
@@ -128,6 +128,11 @@ def optimize_free_shapes(
     """
     if len(starts.batch_shape) != 1 or not len(starts):
         raise ValueError(f"Expected starts as S >= 1 clouds, got {starts}.")
+    if starts.num_normals:
+        raise ValueError(
+            f"Expected starts without normals, which do not follow atoms that move, got {starts}. Use a "
+            "model on PointClouds(clouds.positions, clouds.weights)."
+        )
     dim = starts.dim
     bounds = check_bounds(bounds, dim).to(starts.points)
     q, maxiter = integer(q, "q"), integer(maxiter, "maxiter")

@@ -100,12 +100,28 @@ def load_airfoils(*, progress: bool = False) -> Airfoils:
     Source: UIUC Airfoil Coordinates Database, through AeroSandbox; Sharpe and Hansman 2025
     (NeuralFoil, arXiv:2503.16323); Kulfan 2008.
     """
+    return airfoils_with_parameters(progress=progress)[0]
+
+
+def airfoils_with_parameters(*, progress: bool = False) -> tuple[Airfoils, NDArray[np.float64]]:
+    """Load the airfoils of :func:`load_airfoils` with their Kulfan parameters.
+
+    Args:
+        progress: Whether to show a progress bar over the files.
+
+    Returns:
+        The airfoils, and an ``N x 18`` array: 8 upper and 8 lower weights, the weight of the leading
+        edge and the thickness of the trailing edge in chords.
+
+    Raises:
+        ImportError: If NeuralFoil is not installed.
+    """
     try:
         import aerosandbox
         import neuralfoil
     except ImportError as error:
         raise ImportError(
-            "load_airfoils needs the extra 'airfoils'. Run in the root of the repository: "
+            "Airfoils need the extra 'airfoils'. Run in the root of the repository: "
             'pip install -c constraints.txt ".[airfoils]"'
         ) from error
 
@@ -135,12 +151,14 @@ def load_airfoils(*, progress: bool = False) -> Airfoils:
         & (thickness <= 0.3)  # chords
     )
     candidates = np.flatnonzero(sound)
-    kept = candidates[_distinct(np.vstack(list(parameters.values())).T[candidates])]
-    return Airfoils(
+    columns = np.vstack(list(parameters.values())).T
+    kept = candidates[_distinct(columns[candidates])]
+    found = Airfoils(
         names=tuple(airfoils[i].name for i in kept),
         outlines=tuple(airfoils[i].coordinates for i in kept),
         lift_to_drag=lift[kept] / drag[kept],
     )
+    return found, columns[kept]
 
 
 def _fit_error(airfoil: Any, fit: Any) -> float:

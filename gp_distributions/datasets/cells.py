@@ -31,7 +31,7 @@ class Cells:
         >>> from gp_distributions.datasets import Cells
         >>> square = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
         >>> Cells((square,), np.array(["dunn"]), np.array(["control"])).clouds()
-        PointClouds(1 cloud, 4 atoms, d=2, float64)
+        PointClouds(1 cloud, 4 atoms, d=2, geometric, float64)
     """
 
     outlines: tuple[NDArray[np.float64], ...]

@@ -42,6 +42,8 @@ class Distance(torch.nn.Module, ABC):
         num_rotating: Number of leading coordinates that rotate together; they have one scale.
         ard_num_dims: Number of features with a lengthscale each in a kernel, unless it says otherwise;
             ``None`` for one lengthscale.
+        num_normals: Number of coordinates after these that are unit normals, which turn with them; they
+            have one scale of their own.
         trims_padding: Whether :meth:`represent` drops padding. If so, clouds of similar size are
             represented together, which is faster.
         chunk_elements: Largest number of floats in the intermediate results for a chunk of clouds,
@@ -68,6 +70,7 @@ class Distance(torch.nn.Module, ABC):
     reads_coordinates: bool = True
     num_rotating: int = 0
     ard_num_dims: int | None = None
+    num_normals: int = 0
     trims_padding: bool = False
     chunk_elements: int = 2**18
     block_rows: int = 2048

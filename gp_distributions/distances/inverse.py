@@ -108,9 +108,10 @@ def invert_embedding(
     Raises:
         TypeError: If embeddings of the distance cannot be inverted, or ``embeddings`` is not a
             floating-point tensor.
-        ValueError: If the number of features does not match the distance, a feature is not finite,
-            ``start`` does not match the embeddings, or ``atoms`` is given although ``start``, or a
-            sliced Wasserstein distance with ``num_quantiles=None``, determines the number of atoms.
+        ValueError: If the distance reads normals, the number of features does not match the distance, a
+            feature is not finite, ``start`` does not match the embeddings, or ``atoms`` is given
+            although ``start``, or a sliced Wasserstein distance with ``num_quantiles=None``, determines
+            the number of atoms.
 
     Warns:
         ConvergenceWarning: If a distance exceeds ``tolerance``.
@@ -135,6 +136,10 @@ def invert_embedding(
         raise TypeError(
             "Expected a SlicedWasserstein distance of order 2, a RigidSlicedWasserstein or a "
             f"LinearTransport between clouds, got {distance!r}, whose embeddings cannot be inverted."
+        )
+    if distance.num_normals:
+        raise ValueError(
+            f"Expected a distance without normals, got {distance!r}: normals cannot move freely."
         )
     _check_embeddings(distance, embeddings)
     embeddings = embeddings.detach()

@@ -15,7 +15,12 @@ from gp_distributions.numerics.directions import (
     sphere_directions,
     sphere_harmonics,
 )
-from gp_distributions.numerics.linear_algebra import absolute_value, matmul, square_root
+from gp_distributions.numerics.linear_algebra import (
+    absolute_value,
+    matmul,
+    square_root,
+    upper_triangle,
+)
 from gp_distributions.numerics.normals import projected_deviations
 from gp_distributions.numerics.quantiles import cell_quantiles
 from gp_distributions.rows.clouds import drop_padding
@@ -24,6 +29,8 @@ from gp_distributions.rows.gaussians import split_gaussians
 # Default number of slices and highest degree, by the number of rotating coordinates.
 _SLICES = {2: 200, 3: 625}
 _DEGREES = {2: 24, 3: 8}
+# Number of angles between positions and normals.
+_TILTS = 4
 # Number of angles between rotating coordinates and marks, and number of directions of the marks for
 # each mark. A single mark has one direction.
 _ANGLES, _MARK_DIRECTIONS = 4, 4
@@ -49,14 +56,21 @@ class RigidSlicedWasserstein(Distance):
     modes are out of phase, are at distance zero or close to it. In three dimensions, the distance
     cannot tell a shape from its mirror image.
 
+    Normals turn with the shape and do not move with it. With normals, the atom :math:`(x, n)` is
+    projected to :math:`\cos(\phi) \, \theta^\top x + \sin(\phi) \, \theta^\top n`, which a rotation
+    changes as it changes :math:`\theta^\top x`, for four angles :math:`\phi` between
+    :math:`-\pi / 2` and :math:`\pi / 2`, which have features of their own. Their units matter: the
+    larger positions are, the less normals count. :meth:`PointClouds.normalize` gives them similar
+    sizes, and :class:`ScaledDistance` learns their ratio.
+
     The features of rotated copies differ by the error of the quadrature, since the quantile function
     has kinks as a function of the direction. With the default settings, the median relative error over
     random clouds is about 8e-5 in two dimensions (100 points) and 8e-4 in three (300 points); it
     decreases with more slices.
 
     Args:
-        dim: Dimension of the atoms: 2 or 3, plus ``marks``.
-        inputs: ``"clouds"``, or ``"gaussians"`` without marks.
+        dim: Dimension of the atoms: 2 or 3, plus ``normals`` and ``marks``.
+        inputs: ``"clouds"``, or ``"gaussians"`` without normals and marks.
         num_quantiles: Number ``N`` of equal cells over which quantile functions are averaged.
         max_degree: Highest degree :math:`l`. Default: 24 in two dimensions, 8 in three.
         num_slices: Number of directions on half of the circle or sphere. Default: 200 in two
@@ -68,10 +82,12 @@ class RigidSlicedWasserstein(Distance):
             invariant to size.
         marks: Number of marks: coordinates at the end of each atom that do not rotate with the others,
             such as a charge, a colour or a temperature. Marks are neither centred nor scaled.
+        normals: Number of coordinates before the marks that are unit normals, as in
+            ``PointClouds.from_curves(outlines, normals=True)``: as many as positions, or none.
 
     Raises:
-        ValueError: If the number of coordinates that rotate is not 2 or 3, a number is out of range, or
-            Gaussians have marks.
+        ValueError: If the number of coordinates that rotate is not 2 or 3, the number of normals is
+            neither this nor 0, a number is out of range, or Gaussians have normals or marks.
 
     Example:
         >>> import torch
@@ -83,6 +99,15 @@ class RigidSlicedWasserstein(Distance):
         tensor([[0.0000, 0.0000, 1.3360],
                 [0.0000, 0.0000, 1.3360],
                 [1.3360, 1.3360, 0.0000]], dtype=torch.float64)
+
+        A disc and a hole of its size have the same outline and opposite normals:
+
+        >>> angles = torch.arange(40, dtype=torch.float64) * (2 * torch.pi / 40)
+        >>> circle = torch.stack([angles.cos(), angles.sin()], dim=-1)
+        >>> rows = PointClouds.from_curves([circle] * 2, normals=[circle, -circle]).pack()
+        >>> RigidSlicedWasserstein(4, normals=2).squared(rows).round(decimals=2)
+        tensor([[0.0000, 0.2900],
+                [0.2900, 0.0000]], dtype=torch.float64)
 
     Source: Araki and Yamagami 1981 (an inequality for absolute values, which gives the upper bound).
     """
@@ -102,17 +127,27 @@ class RigidSlicedWasserstein(Distance):
         reflections: bool = False,
         scale: bool = False,
         marks: int = 0,
+        normals: int = 0,
     ) -> None:
         super().__init__(dim, inputs=inputs)
         self.marks = integer(marks, "marks", least=0)
-        space = self.dim - self.marks
+        self.normals = integer(normals, "normals", least=0)
+        space = self.dim - self.marks - self.normals
+        if self.normals not in (0, space):
+            raise ValueError(
+                f"Expected as many normals as positions, got normals={normals} after {space} positions "
+                f"of dim={dim} with marks={marks}. Normals without orientation are not vectors, and do "
+                "not turn with the shape."
+            )
         if space not in (2, 3):
             raise ValueError(
                 f"Expected 2 or 3 coordinates that rotate, got dim={dim} with marks={marks}. In other "
                 "dimensions, align the clouds first, for example by their principal axes."
             )
-        if self.marks and inputs == "gaussians":
-            raise ValueError('Expected inputs="clouds" with marks, got inputs="gaussians".')
+        if (self.marks or self.normals) and inputs == "gaussians":
+            raise ValueError(
+                'Expected inputs="clouds" with marks or normals, got inputs="gaussians".'
+            )
         self.num_quantiles = integer(num_quantiles, "num_quantiles")
         self.max_degree = (
             _DEGREES[space] if max_degree is None else integer(max_degree, "max_degree", least=0)
@@ -132,8 +167,13 @@ class RigidSlicedWasserstein(Distance):
 
     @property
     def num_rotating(self) -> int:  # type: ignore[override]
-        """Number of leading coordinates that rotate: all but the marks."""
-        return self.dim - self.marks
+        """Number of leading coordinates that rotate: all but the normals and the marks."""
+        return self.dim - self.marks - self.normals
+
+    @property
+    def num_normals(self) -> int:  # type: ignore[override]
+        """Number of coordinates after these that are normals."""
+        return self.normals
 
     @property
     def num_slices(self) -> int:
@@ -153,17 +193,30 @@ class RigidSlicedWasserstein(Distance):
             return self._coefficients(forth, -forth.flip(-1))
         if not (weights.requires_grad and torch.is_grad_enabled()):
             points, weights = drop_padding(points, weights)
-        moving, fixed = points.split([self.directions.shape[-1], self.marks], dim=-1)
+        sizes = [self.num_rotating, self.normals, self.marks]
+        moving, normals, fixed = points.split(sizes, dim=-1)
         if self.center:
             moving = moving - weights.unsqueeze(-2) @ moving
         if self.scale:
             moving = _unit_radius(moving, weights)
-        projected = matmul(self.directions.to(points), moving.mT)
+        directions = self.directions.to(points)
+        projected = matmul(directions, moving.mT)
+        if not self.normals:
+            return self._marked_coefficients(projected, fixed, weights)
+        turned = matmul(directions, normals.mT)
+        parts = [
+            self._marked_coefficients(cosine * projected + sine * turned, fixed, weights)
+            for cosine, sine in _tilts()
+        ]
+        return torch.cat(parts, dim=-1) / math.sqrt(_TILTS)
+
+    def _marked_coefficients(self, projected: Tensor, fixed: Tensor, weights: Tensor) -> Tensor:
+        """Compute the coefficients of ``C x L x n`` projections, together with ``C x n x k`` marks."""
         if not self.marks:
             forth = self._quantiles(projected, weights)
             return self._coefficients(forth, -forth.flip(-1))
         parts = []
-        for cosine, share, *mark in self.slices.to(points).unbind(0):
+        for cosine, share, *mark in self.slices.to(projected).unbind(0):
             shift = (fixed @ torch.stack(mark)).unsqueeze(-2)
             forth, back = (
                 share * self._quantiles(sign * cosine * projected + shift, weights)
@@ -230,7 +283,7 @@ class RigidSlicedWasserstein(Distance):
         rows = [int((self._parity == parity).sum()) for parity in (0, 1)]
         sizes = [row * cell for row, cell in zip(rows, cells, strict=True)]
         features = []
-        for part in coefficients.split(sum(sizes), dim=-1):  # a part per slice of the marks
+        for part in coefficients.split(sum(sizes), dim=-1):  # of each angle
             halves = zip((0, 1), part.split(sizes, dim=-1), cells, strict=True)
             for parity, flat, count in halves:
                 if flat.shape[-1]:
@@ -242,13 +295,13 @@ class RigidSlicedWasserstein(Distance):
         degrees = range(parity, self.max_degree + 1, 2)
         if not self._planar:
             blocks = coefficients.split([2 * degree + 1 for degree in degrees], dim=-2)
-            return [_upper(absolute_value(block)) for block in blocks]
+            return [upper_triangle(absolute_value(block)) for block in blocks]
         matrices = coefficients.unflatten(-2, (-1, 2))
         # Each degree above zero also stands for its negative, so it counts twice.
         counts = [1.0 if degree == 0 else math.sqrt(2) for degree in degrees]
         matrices = matrices * matrices.new_tensor(counts)[:, None, None]
         if self.reflections:
-            return [_upper(absolute_value(matrices)).flatten(1)]
+            return [upper_triangle(absolute_value(matrices)).flatten(1)]
         return [part.flatten(1) for part in _complex_absolute_value(*matrices.unbind(-2))]
 
     def chunk_size(self, num_atoms: int) -> int:
@@ -259,7 +312,9 @@ class RigidSlicedWasserstein(Distance):
     def extra_repr(self) -> str:
         """Return the settings, for printing."""
         names = ("dim", "num_quantiles", "max_degree", "num_slices", "center", "reflections")
-        return ", ".join(f"{name}={getattr(self, name)}" for name in (*names, "scale", "marks"))
+        return ", ".join(
+            f"{name}={getattr(self, name)}" for name in (*names, "scale", "marks", "normals")
+        )
 
 
 def _complex_absolute_value(real: Tensor, imaginary: Tensor) -> list[Tensor]:
@@ -268,29 +323,22 @@ def _complex_absolute_value(real: Tensor, imaginary: Tensor) -> list[Tensor]:
     norm = square_root(squares, at_zero=1.0)[..., None, None]
     outer = _outer(real, real) + _outer(imaginary, imaginary)
     twist = _outer(real, imaginary) - _outer(imaginary, real)
-    return [_upper(outer / norm), _upper(twist / norm, diagonal=False)]
+    return [upper_triangle(outer / norm), upper_triangle(twist / norm, diagonal=False)]
 
 
 def _outer(left: Tensor, right: Tensor) -> Tensor:
     return left.unsqueeze(-1) * right.unsqueeze(-2)
 
 
-def _upper(matrices: Tensor, *, diagonal: bool = True) -> Tensor:
-    """Return the diagonal, if requested, and the entries above it.
-
-    The entries above it are multiplied by the square root of two, because each of them counts twice.
-    """
-    size = matrices.shape[-1]
-    row, column = torch.triu_indices(size, size, offset=1, device=matrices.device)
-    above = math.sqrt(2) * matrices[..., row, column]
-    if not diagonal:
-        return above
-    return torch.cat([matrices.diagonal(dim1=-2, dim2=-1), above], dim=-1)
-
-
 def _unit_radius(points: Tensor, weights: Tensor) -> Tensor:
     squares = (weights * points.square().sum(-1)).sum(-1)[:, None, None]
     return points / square_root(squares, at_zero=1.0)
+
+
+def _tilts() -> list[tuple[float, float]]:
+    r"""Return :math:`\cos(\phi)` and :math:`\sin(\phi)` of the angles between positions and normals."""
+    angles = [math.pi * ((i + 0.5) / _TILTS - 0.5) for i in range(_TILTS)]
+    return [(math.cos(angle), math.sin(angle)) for angle in angles]
 
 
 def _mark_slices(space: int, marks: int) -> Tensor:

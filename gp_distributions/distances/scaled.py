@@ -43,8 +43,8 @@ class ScaledDistance(DistanceWrapper, gpytorch.Module):
     be compared. Intervals are too narrow if scales are learned from few clouds;
     :func:`integrate_hyperparameters` of the fitted model keeps the scales and makes intervals wider.
 
-    Around :class:`RigidSlicedWasserstein`, all coordinates that rotate have one scale, and each mark has
-    its own. A reference measure is not scaled with the clouds.
+    Around :class:`RigidSlicedWasserstein`, all coordinates that rotate have one scale, all normals have
+    one, and each mark has its own. A reference measure is not scaled with the clouds.
 
     Args:
         distance: Distance that reads the scaled coordinates.
@@ -80,7 +80,7 @@ class ScaledDistance(DistanceWrapper, gpytorch.Module):
                 f"Expected a distance that reads coordinates, got {type(distance).__name__}, whose "
                 "atoms are labels or indices."
             )
-        size = distance.dim - self._shared
+        size = len(self._groups)
         # A single scale is always one: there is nothing to learn.
         raw = torch.nn.Parameter(torch.zeros(size, dtype=torch.float64), requires_grad=size > 1)
         self.register_parameter("raw_scales", raw)
@@ -101,32 +101,34 @@ class ScaledDistance(DistanceWrapper, gpytorch.Module):
         They can be set to ``d`` positive numbers, of which only the ratios matter.
         """
         values = _positive(self)
-        relative = values / self._size(values)
-        return torch.cat([relative[:1].expand(self._shared), relative])
+        return self._spread(values / self._size(values))
 
     @scales.setter
     def scales(self, values: Tensor | Sequence[float]) -> None:
         raw = self.raw_scales
         given = torch.as_tensor(values, dtype=raw.dtype, device=raw.device).expand(self.dim)
-        rotating = given[: self.distance.num_rotating]
-        if not bool(((given > 0) & given.isfinite()).all()) or bool(
-            (rotating != rotating[:1]).any()
-        ):
+        own = torch.stack([group[0] for group in given.split(self._groups)])
+        alike = torch.equal(self._spread(own), given)
+        if not bool(((given > 0) & given.isfinite()).all()) or not alike:
             raise ValueError(
                 "Expected positive, finite scales, equal for coordinates that rotate together, got "
                 f"{given.tolist()}."
             )
-        own = given[self._shared :]
         _set_scales(self, own / self._size(own))
 
     def _size(self, values: Tensor) -> Tensor:
         """Return the root mean square over coordinates."""
-        return torch.cat([values[:1].expand(self._shared), values]).square().mean().sqrt()
+        return self._spread(values).square().mean().sqrt()
+
+    def _spread(self, values: Tensor) -> Tensor:
+        """Return the value of each coordinate, given those of the groups."""
+        return values.repeat_interleave(torch.tensor(self._groups, device=values.device))
 
     @property
-    def _shared(self) -> int:
-        """Number of leading coordinates that have the scale of the coordinate after them."""
-        return max(self.num_rotating - 1, 0)
+    def _groups(self) -> list[int]:
+        """Numbers of successive coordinates that share a scale."""
+        together = [count for count in (self.num_rotating, self.num_normals) if count]
+        return [*together, *[1] * (self.dim - sum(together))]
 
     @property
     def _factors(self) -> Tensor:

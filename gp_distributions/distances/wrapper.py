@@ -42,6 +42,11 @@ class DistanceWrapper(Distance):
         return self.distance.num_rotating
 
     @property
+    def num_normals(self) -> int:  # type: ignore[override]
+        """Number of coordinates after these that are normals."""
+        return self.distance.num_normals
+
+    @property
     def trims_padding(self) -> bool:  # type: ignore[override]
         """Whether :meth:`represent` drops padding."""
         return self.distance.trims_padding

@@ -158,7 +158,7 @@ def read_inputs(X: Samples, *, numbers: bool = False) -> Inputs | None:
         return X.to("cpu", torch.float64)
     if isinstance(X, Distributions):
         tensors = [tensor.detach().to("cpu", torch.float64) for tensor in X._tensors]
-        return X._unchecked(*tensors, labels=X.labels)
+        return X._alike(*tensors, labels=X.labels)
     refuse_mask(X, "X", "give masked atoms weight 0 or leave them out")
     if isinstance(X, Tensor) or (isinstance(X, np.ndarray) and X.ndim == 3):
         if X.ndim != 3:
@@ -200,7 +200,7 @@ def _joined(items: list[Any]) -> Inputs:
     parts: list[Any] = []
     for item in items:
         label = None if item.labels is None else item.labels[None]
-        parts.append(item._unchecked(*(tensor[None] for tensor in item._tensors), labels=label))
+        parts.append(item._alike(*(tensor[None] for tensor in item._tensors), labels=label))
     whole: Distributions = type(items[0])._concatenate(parts)
     return whole
 

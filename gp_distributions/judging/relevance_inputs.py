@@ -136,10 +136,13 @@ def _of_distribution(
     called = coordinate_names(name, block, given)
     scaled = [distance for distance in distances if isinstance(distance, ScaledDistance)]
     scales = scaled[0].scales.tolist() if len(scaled) == 1 else [math.nan] * block.dim
-    rotating = max((int(getattr(d, "num_rotating", 0)) for d in distances), default=0)
-    if rotating:
-        joined = ", ".join(called[:rotating])
-        yield Input(name, joined, block.columns, block, tuple(range(rotating)), scales[0])
-    for axis in range(rotating, block.dim):
+    start = 0
+    for kind in ("num_rotating", "num_normals"):
+        end = start + max((int(getattr(d, kind, 0)) for d in distances), default=0)
+        if end > start:
+            joined = ", ".join(called[start:end])
+            yield Input(name, joined, block.columns, block, tuple(range(start, end)), scales[start])
+        start = end
+    for axis in range(start, block.dim):
         if block.dim > 1:
             yield Input(name, called[axis], block.columns, block, (axis,), scales[axis])

@@ -106,8 +106,10 @@ def _distances(X: Distributions, seed: int) -> dict[str, Distance]:
         reference = _mean_shape(X, seed)
         if torch.pdist(reference.points).max() > _POINT * median.bandwidth:
             found["transport"] = LinearTransport(reference)
-    if not isinstance(X, GaussianMixtures) and dim in (2, 3):
-        found["rigid"] = RigidSlicedWasserstein(dim, inputs=KINDS[type(X)])
+    normals = X.num_normals if isinstance(X, PointClouds) else 0
+    space = dim - normals
+    if not isinstance(X, GaussianMixtures) and space in (2, 3) and normals in (0, space):
+        found["rigid"] = RigidSlicedWasserstein(dim, inputs=KINDS[type(X)], normals=normals)
     return found
 
 

@@ -31,25 +31,34 @@ class Container(ABC):
     _noun: ClassVar[str]
     # Names of the tensors, and the number of axes that each has after the batch axes.
     _axes: ClassVar[dict[str, int]]
+    # Names of what else is known of all distributions, which has defaults on the class.
+    _known: ClassVar[tuple[str, ...]] = ()
 
     labels: npt.NDArray[Any] | None
 
     @classmethod
-    def _read(cls, *tensors: Tensor, labels: npt.NDArray[Any] | None = None) -> Self:
-        made = cls._unchecked(*tensors, labels=labels)
+    def _read(cls, *tensors: Tensor, labels: npt.NDArray[Any] | None = None, **known: Any) -> Self:
+        made = cls._unchecked(*tensors, labels=labels, **known)
         made._warn()
         return made
 
     @classmethod
-    def _unchecked(cls, *tensors: Tensor, labels: npt.NDArray[Any] | None = None) -> Self:
+    def _unchecked(
+        cls, *tensors: Tensor, labels: npt.NDArray[Any] | None = None, **known: Any
+    ) -> Self:
         made = cls.__new__(cls)
-        made._fill(*tensors, labels=labels)
+        made._fill(*tensors, labels=labels, **known)
         return made
 
-    def _fill(self, *tensors: Tensor, labels: npt.NDArray[Any] | None = None) -> None:
+    def _alike(self, *tensors: Tensor, labels: npt.NDArray[Any] | None) -> Self:
+        """Return other distributions of which the same is known."""
+        return self._unchecked(*tensors, labels=labels, **self._knowledge)
+
+    def _fill(self, *tensors: Tensor, labels: npt.NDArray[Any] | None = None, **known: Any) -> None:
         if labels is not None:
             labels.flags.writeable = False
         vars(self).update(zip((*self._axes, "labels"), (*tensors, labels), strict=True))
+        vars(self).update(known)
 
     def _warn(self) -> None:
         if self.dtype == torch.float32:
@@ -64,8 +73,18 @@ class Container(ABC):
         """Concatenate distributions with one batch axis; smaller ones are padded."""
         tensors = [joined([getattr(part, name) for part in parts]) for name in cls._axes]
         labels = [part.labels for part in parts if part.labels is not None]
-        known = len(labels) == len(parts)
-        return cls._unchecked(*tensors, labels=np.concatenate(labels) if known else None)
+        joint = np.concatenate(labels) if len(labels) == len(parts) else None
+        return cls._unchecked(*tensors, labels=joint, **cls._common(parts))
+
+    @classmethod
+    def _common(cls, parts: Sequence[Container]) -> dict[str, Any]:
+        """Return what is known alike of all parts."""
+        first, *others = (part._knowledge for part in parts)
+        return {n: v for n, v in first.items() if all(other.get(n) == v for other in others)}
+
+    @property
+    def _knowledge(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self._known}
 
     @property
     def _tensors(self) -> list[Tensor]:
@@ -82,6 +101,11 @@ class Container(ABC):
     def dim(self) -> int:
         """Dimension ``d`` of the space."""
         return self._tensors[0].shape[-1]
+
+    @property
+    def _num_normals(self) -> int:
+        """Number of columns at the end that are neither centred nor scaled."""
+        return 0
 
     @property
     def dtype(self) -> torch.dtype:
@@ -110,14 +134,15 @@ class Container(ABC):
             raise ValueError(
                 f"Expected dtype torch.float64 or torch.float32, got {tensors[0].dtype}."
             )
-        return self._unchecked(*tensors, labels=self.labels)
+        return self._alike(*tensors, labels=self.labels)
 
     def normalize(self, like: Self | None = None, scale: Data | None = None) -> Self:
         """Centre and scale each coordinate: return the distributions of ``(x - centre) / scale``.
 
         The default centre and scale are the mean and the standard deviation of the average of the
         distributions, in which each counts once, regardless of its number of atoms or components. They
-        are the same for all distributions.
+        are the same for all distributions. Clouds with normals have one scale, the root mean square of
+        the deviations of all coordinates of the positions, and keep their normals.
 
         Args:
             like: Distributions that define the centre and the scale, such as the training data when
@@ -130,8 +155,8 @@ class Container(ABC):
 
         Raises:
             TypeError: If ``like`` is of another kind or dimension.
-            ValueError: If a scale is not positive; or no scale is given, and there are no distributions
-                or a coordinate is constant.
+            ValueError: If a scale is not positive; no scale is given, and there are no distributions or
+                a coordinate is constant; or clouds have normals, and coordinates different scales.
 
         Example:
             >>> from gp_distributions import PointClouds
@@ -147,6 +172,8 @@ class Container(ABC):
                 f"Expected like to be {type(self).__name__} of dimension {self.dim}, got {like!r}. "
                 "Convert it, or pass a scale as scale=."
             )
+        if like._num_normals != self._num_normals:
+            raise TypeError(f"Expected like with normals as in {self!r}, got {like!r}.")
         like = like.to(device=self.device, dtype=self.dtype)
         return self._scaled(*like._centre_and_scale(scale))
 
@@ -196,7 +223,7 @@ class Container(ABC):
         key = resolve(index, len(self))
         # The ellipsis makes the label of a single distribution an array, too.
         labels = None if self.labels is None else self.labels[..., key]
-        return self._unchecked(*self._at(key), labels=labels)
+        return self._alike(*self._at(key), labels=labels)
 
     def _at(self, key: slice | npt.NDArray[np.intp]) -> list[Tensor]:
         return [
@@ -210,19 +237,21 @@ class Container(ABC):
         return (
             (self.dtype, self.device) == (other.dtype, other.device)
             and np.array_equal(np.asarray(self.labels), np.asarray(other.labels))
+            and self._knowledge == other._knowledge
             and all(map(torch.equal, self._tensors, other._tensors))
         )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         # A tensor inside a graph cannot be deep-copied, so the copy leaves the graph, as a pickle does.
         tensors = [t.detach().clone().requires_grad_(t.requires_grad) for t in self._tensors]
-        return self._unchecked(*tensors, labels=self.labels)
+        return self._alike(*tensors, labels=self.labels)
 
     def __repr__(self) -> str:
         parts = [
             _counted(" x ".join(map(str, self.batch_shape)) or "1", self._noun),
             *self._details(),
             f"d={self.dim}",
+            *(name if v is True else f"{name}={v}" for name, v in self._knowledge.items() if v),
             str(self.dtype).removeprefix("torch."),
             *([] if self.device.type == "cpu" else [str(self.device)]),
         ]

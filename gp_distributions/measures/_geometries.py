@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from importlib import import_module
 from os import PathLike, fspath
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,26 @@ _LINES = {
 }
 
 
-def curve_lines(curve: Any, name: str, *, closed: bool) -> tuple[Data, npt.NDArray[np.int64], bool]:
+class Lines(NamedTuple):
+    """Polygonal lines that make up one curve.
+
+    Attributes:
+        vertices: An ``n x d`` array of the vertices of all lines.
+        following: For each vertex, the index of the next one, which is the vertex itself at the end of
+            an open line.
+        closed: Whether the lines are closed.
+        line: For each vertex, the index of its line.
+        hole: For each line, whether it is the outline of a hole.
+    """
+
+    vertices: Data
+    following: npt.NDArray[np.int64]
+    closed: bool
+    line: npt.NDArray[np.int64]
+    hole: npt.NDArray[np.bool_]
+
+
+def curve_lines(curve: Any, name: str, *, closed: bool) -> Lines:
     """Read the polygonal lines that make up one curve.
 
     The lines of a polygon are its outline and the outlines of its holes. The first vertex of a closed
@@ -34,8 +53,7 @@ def curve_lines(curve: Any, name: str, *, closed: bool) -> tuple[Data, npt.NDArr
         closed: Whether a segment connects the last vertex of an array to the first.
 
     Returns:
-        The vertices of all lines; for each vertex, the index of the next one, which is the vertex itself
-        at the end of an open line; and whether the lines are closed.
+        The lines.
 
     Raises:
         ValueError: If the curve is of another kind, or a geometry has no lines.
@@ -44,7 +62,9 @@ def curve_lines(curve: Any, name: str, *, closed: bool) -> tuple[Data, npt.NDArr
         described = _description(curve, name, _LINES)
         depth, closed = _LINES[described["type"]]
         lines = [described["coordinates"]]
+        places = [0]
         for _ in range(depth):
+            places = [place for part in lines for place in range(len(part))]
             lines = [line for part in lines for line in part]
         arrays = [np.asarray(line, dtype=np.float64) for line in lines]
         if closed:
@@ -52,12 +72,14 @@ def curve_lines(curve: Any, name: str, *, closed: bool) -> tuple[Data, npt.NDArr
         curve = np.concatenate(arrays)
     else:
         curve = point_array(curve, name, "(n, d)")
-        arrays = [curve]
+        arrays, places = [curve], [0]
     sizes = np.array([len(array) for array in arrays])
     last = sizes.cumsum() - 1
     following = np.arange(1, len(curve) + 1)
     following[last] = last + 1 - sizes if closed else last
-    return curve, following, closed
+    # The first line of a polygon is its outline.
+    holes = np.array(places) > 0 if closed else np.zeros(len(arrays), dtype=bool)
+    return Lines(curve, following, closed, np.arange(len(arrays)).repeat(sizes), holes)
 
 
 def mesh_arrays(mesh: Any, name: str) -> tuple[Data, Data]:

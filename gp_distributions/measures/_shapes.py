@@ -13,8 +13,23 @@ from torch import Tensor
 
 from gp_distributions.measures._bags import pad_arrays, point_arrays
 from gp_distributions.measures._geometries import curve_lines, mesh_arrays
+from gp_distributions.measures._normals import (
+    Normals,
+    are_computed,
+    curve_normals,
+    marked,
+    mesh_normals,
+    normals_of,
+    with_given,
+)
 from gp_distributions.measures._validation import Wording, equal_weights, validated
-from gp_distributions.measures.arrays import Data, integer, real_array, to_tensor, to_tensors
+from gp_distributions.measures.arrays import (
+    Data,
+    integer,
+    real_array,
+    to_tensor,
+    to_tensors,
+)
 
 
 def read_images(images: Data) -> tuple[Tensor, Tensor]:
@@ -51,59 +66,76 @@ def read_images(images: Data) -> tuple[Tensor, Tensor]:
 
 
 def read_curves(
-    curves: Iterable[Any], *, closed: bool, atoms: int | None, labels: npt.NDArray[Any] | None
-) -> tuple[Tensor, Tensor]:
+    curves: Iterable[Any],
+    *,
+    closed: bool,
+    atoms: int | None,
+    normals: Normals,
+    labels: npt.NDArray[Any] | None,
+) -> tuple[Tensor, Tensor, int]:
     """Read curves as vertices weighted by arc length, or as points at equal distances along the curve.
 
     Args:
         curves: For each curve, an ``n_i x d`` array of vertices in order, or a geometry.
         closed: Whether a segment connects the last vertex of an array to the first.
         atoms: Number of points at equal distances along each curve; None for the vertices.
+        normals: Whether normals follow the positions, of which kind, or the normals themselves.
         labels: Labels of the curves in error messages.
 
     Returns:
-        A ``B x n x d`` tensor of points and a ``B x n`` tensor of normalised weights.
+        A ``B x n x d`` tensor of points, or of points and normals, a ``B x n`` tensor of normalised
+        weights, and the number of columns of normals.
 
     Raises:
-        ValueError: If a curve has fewer than two vertices or no length.
+        ValueError: If a curve has fewer than two vertices or no length, or has no normals.
     """
     wording = Wording("Curve", "arc lengths", labels)
     read = [curve_lines(c, wording((i,)), closed=closed) for i, c in enumerate(curves)]
-    vertices = to_tensors(point_arrays((points for points, _, _ in read), wording))
-    least = 1 if all(loop for _, _, loop in read) else 2
+    arrays = point_arrays((lines.vertices for lines in read), wording)
+    vertices, marks = with_given(arrays, normals, atoms, wording)
+    least = 1 if all(lines.closed for lines in read) else 2
     count = None if atoms is None else integer(atoms, "atoms", least)
-    even, shares = [], []
-    for points, (_, following, loop) in zip(vertices, read, strict=True):
-        index = torch.from_numpy(following).to(points.device)
+    ends, even, shares = [], [], []
+    for points, lines in zip(vertices, read, strict=True):
+        index = torch.from_numpy(lines.following).to(points.device)
+        ends.append(torch.stack([torch.arange(len(index), device=index.device), index], dim=-1))
         lengths = torch.linalg.vector_norm(points[index] - points, dim=-1)
         # A vertex represents half of each adjacent segment.
         shares.append((lengths + torch.zeros_like(lengths).index_add(0, index, lengths)) / 2)
         if count is not None:
-            even.append(_equally_spaced(points, points[index], lengths, count, closed=loop))
+            placed = _equally_spaced(points, points[index], lengths, count, closed=lines.closed)
+            even.append(placed)
     found = validated(pad_arrays(vertices), pad_arrays(shares), wording)
-    if count is None:
-        return found
-    placed = torch.stack(even)
-    return placed, equal_weights(placed)
+    if are_computed(normals):
+        parts = [
+            curve_normals(points, lines, wording((i,)), oriented=normals is True)
+            for i, (points, lines) in enumerate(zip(vertices, read, strict=True))
+        ]
+        marks = normals_of(parts, ends, vertices, [chosen for _, chosen in even], wording)
+    if count is not None:
+        spread = torch.stack([points for points, _ in even])
+        found = spread, equal_weights(spread)
+    return marked(found, marks, wording)
 
 
 def _equally_spaced(
     points: Tensor, ends: Tensor, lengths: Tensor, atoms: int, *, closed: bool
-) -> Tensor:
+) -> tuple[Tensor, Tensor]:
     """Place points at equal distances along a curve, starting at its first vertex.
 
     Point k lies at arc length ``k L / atoms`` on a closed curve of length ``L``, and at
     ``k L / (atoms - 1)`` on an open one, which includes both ends. ``lengths`` are those of the segments
-    from ``points`` to ``ends``.
+    from ``points`` to ``ends``. Returns the points and the segments on which they lie.
     """
     reached = lengths.cumsum(-1)
     parts = torch.linspace(0, 1, atoms + closed, dtype=points.dtype, device=points.device)
     targets = reached[-1] * parts[:atoms]
-    # The first segment that ends at or beyond the target; it has length 0 only if the target is 0.
-    index = torch.searchsorted(reached.detach(), targets.detach()).clamp_max(len(reached) - 1)
+    # The first segment that ends at or beyond the target. A target of 0 must not find one of length 0.
+    least = targets.detach().clamp_min(torch.finfo(points.dtype).tiny)
+    index = torch.searchsorted(reached.detach(), least).clamp_max(len(reached) - 1)
     length = lengths[index]
     part = (targets - reached[index] + length) / torch.where(length > 0, length, 1.0)
-    return torch.lerp(points[index], ends[index], part.clamp(0, 1).unsqueeze(-1))
+    return torch.lerp(points[index], ends[index], part.clamp(0, 1).unsqueeze(-1)), index
 
 
 def read_meshes(
@@ -111,26 +143,31 @@ def read_meshes(
     *,
     atoms: int | None,
     seed: int | np.random.Generator,
+    normals: Normals,
     labels: npt.NDArray[Any] | None,
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, int]:
     """Read meshes as vertices weighted by area, or as points drawn uniformly from the surface.
 
     Args:
         meshes: The meshes, in any form that :func:`mesh_arrays` reads.
         atoms: Number of points drawn from each mesh; None for the vertices.
         seed: Random seed or generator.
+        normals: Whether normals follow the positions, of which kind, or the normals themselves.
         labels: Labels of the meshes in error messages.
 
     Returns:
-        A ``B x n x d`` tensor of points and a ``B x n`` tensor of normalised weights.
+        A ``B x n x d`` tensor of points, or of points and normals, a ``B x n`` tensor of normalised
+        weights, and the number of columns of normals.
 
     Raises:
-        ValueError: If faces are not triangles, refer to a vertex that does not exist, or have no area.
+        ValueError: If faces are not triangles, refer to a vertex that does not exist, or have no area,
+            or there are no normals.
     """
     wording = Wording("Mesh", "areas", labels)
     read = [mesh_arrays(mesh, wording((i,))) for i, mesh in enumerate(meshes)]
-    vertices = to_tensors(point_arrays((points for points, _ in read), wording))
-    triangles, shares = [], []
+    arrays = point_arrays((points for points, _ in read), wording)
+    vertices, marks = with_given(arrays, normals, atoms, wording)
+    corners, triangles, shares = [], [], []
     for i, (points, (_, given)) in enumerate(zip(vertices, read, strict=True)):
         faces = real_array(given, f"Faces of mesh {i}")
         index = to_tensor(faces, torch.int64, points.device)
@@ -140,18 +177,30 @@ def read_meshes(
                 f"{wording((i,))}: expected triangles, faces of shape (f, 3) that index its vertices "
                 f"from 0 to {len(points) - 1}, got {reprlib.repr(index.tolist())}."
             )
+        corners.append(index)
         areas = triangle_areas(points[index])
         triangles.append((points[index], areas))
         # A vertex represents a third of each adjacent triangle.
         thirds = (areas / 3).repeat_interleave(3)
         shares.append(points.new_zeros(len(points)).index_add(0, index.flatten(), thirds))
     found = validated(pad_arrays(vertices), pad_arrays(shares), wording)
-    if atoms is None:
-        return found
-    draws = np.random.default_rng(seed).random((len(read), integer(atoms, "atoms"), 3))
-    uniform = torch.from_numpy(1 - draws).to(found[0])  # in (0, 1]: selects no triangle of area 0
-    drawn = torch.stack([_sampled(*each, u) for each, u in zip(triangles, uniform, strict=True)])
-    return drawn, equal_weights(drawn)
+    drawn = []
+    if atoms is not None:
+        draws = np.random.default_rng(seed).random((len(read), integer(atoms, "atoms"), 3))
+        uniform = torch.from_numpy(1 - draws).to(
+            found[0]
+        )  # in (0, 1]: selects no triangle of area 0
+        drawn = [_sampled(*each, u) for each, u in zip(triangles, uniform, strict=True)]
+    if are_computed(normals):
+        parts = [
+            mesh_normals(points, index, wording((i,)), oriented=normals is True)
+            for i, (points, index) in enumerate(zip(vertices, corners, strict=True))
+        ]
+        marks = normals_of(parts, corners, vertices, [face for _, face in drawn], wording)
+    if atoms is not None:
+        spread = torch.stack([points for points, _ in drawn])
+        found = spread, equal_weights(spread)
+    return marked(found, marks, wording)
 
 
 def triangle_areas(corners: Tensor) -> Tensor:
@@ -176,10 +225,10 @@ def triangle_areas(corners: Tensor) -> Tensor:
     return torch.where(area > rounding, area, 0.0)
 
 
-def _sampled(corners: Tensor, areas: Tensor, uniform: Tensor) -> Tensor:
-    """Return a point of the surface of a mesh for each of ``atoms x 3`` uniform numbers."""
+def _sampled(corners: Tensor, areas: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
+    """Return points of the surface of a mesh and their faces for ``atoms x 3`` uniform numbers."""
     ends = areas.detach().cumsum(-1)
     face = torch.searchsorted(ends, ends[-1] * uniform[:, 0])
     first, second, third = corners[face].unbind(-2)
     root, part = uniform[:, 1:2].sqrt(), uniform[:, 2:]
-    return (1 - root) * first + root * (1 - part) * second + root * part * third
+    return (1 - root) * first + root * (1 - part) * second + root * part * third, face

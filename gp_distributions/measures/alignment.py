@@ -30,7 +30,8 @@ def align(
     are equally close, and kernels of aligned distances are not positive definite in general.
 
     Args:
-        clouds: The clouds, in two or three dimensions.
+        clouds: The clouds, in two or three dimensions. Normals that follow positions turn with them,
+            and do not enter the search.
         template: A single cloud, or clouds of which the first counts. Default: the first cloud.
         reflections: Whether to use the mirror image of a cloud where it is closer to the template.
 
@@ -39,8 +40,8 @@ def align(
 
     Raises:
         TypeError: If ``clouds`` are not :class:`PointClouds`.
-        ValueError: If there are no clouds, they are not in two or three dimensions, or the template is
-            of another dimension.
+        ValueError: If there are no clouds, they are not in two or three dimensions, the template is of
+            another dimension, or normals have no orientation.
 
     Example:
         >>> import torch
@@ -57,36 +58,46 @@ def align(
     if not isinstance(clouds, PointClouds):
         raise TypeError(f"Expected PointClouds, got {type(clouds).__name__}.")
     template = clouds if template is None else template
-    if clouds.dim not in (2, 3) or template.dim != clouds.dim or not clouds.batch_shape.numel():
+    here, there = clouds.positions, template.positions
+    dim = here.shape[-1]
+    if dim not in (2, 3) or there.shape[-1] != dim or not clouds.batch_shape.numel():
         raise ValueError(
             "Expected at least one cloud, and clouds and a template in two or in three dimensions, got "
             f"{clouds} and {template}. Choose the coordinates to align, such as "
             "PointClouds(clouds.points[..., :2], clouds.weights)."
         )
-    shape = clouds.points.shape
-    points = clouds.points.detach().double().reshape(-1, *shape[-2:])
-    weights = clouds.weights.detach().double().reshape(-1, shape[-2])
-    target = template.points.detach().to(points).reshape(-1, *template.points.shape[-2:])[0]
+    if clouds.num_normals not in (0, dim):
+        raise ValueError(f"Expected normals with an orientation to turn, got {clouds}.")
+    points = here.detach().double().reshape(-1, *here.shape[-2:])
+    weights = clouds.weights.detach().double().reshape(-1, here.shape[-2])
+    target = there.detach().to(points).reshape(-1, *there.shape[-2:])[0]
     masses = template.weights.detach().to(points).reshape(-1, len(target))[0]
     centre = masses @ target
     target, masses = (target - centre)[masses > 0], masses[masses > 0]
-    moved = [
-        _turned(x - w @ x, w, target, masses, reflections=reflections) + centre
-        for x, w in zip(points, weights, strict=True)
-    ]
-    atoms = torch.stack(moved).reshape(shape).to(clouds.dtype)
-    return clouds._unchecked(atoms, clouds.weights.detach(), labels=clouds.labels)
+    centred = points - weights.unsqueeze(-2) @ points
+    turns = torch.stack(
+        [
+            _turn(x[w > 0], w[w > 0], target, masses, reflections=reflections)
+            for x, w in zip(centred, weights, strict=True)
+        ]
+    )
+    parts = [centred @ turns.mT + centre]
+    if clouds.normals is not None:
+        parts.append(clouds.normals.detach().to(points).reshape(points.shape) @ turns.mT)
+    atoms = torch.cat(parts, dim=-1).reshape(clouds.points.shape).to(clouds.dtype)
+    return clouds._alike(atoms, clouds.weights.detach(), labels=clouds.labels)
 
 
-def _turned(
+def _turn(
     points: Tensor, weights: Tensor, target: Tensor, masses: Tensor, *, reflections: bool
 ) -> Tensor:
-    """Turn a centred cloud, or its mirror image if it is closer, towards a centred target."""
-    kept = weights > 0
-    mirrored = torch.cat([-points[:, :1], points[:, 1:]], dim=-1)
+    """Find the matrix that turns a centred cloud, after a reflection if that is closer, to a target."""
+    straight = torch.eye(points.shape[-1], dtype=points.dtype, device=points.device)
+    mirror = straight.clone()
+    mirror[0, 0] = -1
     found = [
-        (nearest_rotation(image[kept], weights[kept], target, masses), image)
-        for image in ([points, mirrored] if reflections else [points])
+        (nearest_rotation(points @ image, weights, target, masses), image)
+        for image in ([straight, mirror] if reflections else [straight])
     ]
     (rotation, _), image = min(found, key=lambda pair: pair[0][1])
-    return image @ rotation.mT
+    return rotation @ image

@@ -14,6 +14,7 @@ from torch import Tensor
 from gp_distributions.measures._bags import listed, read_arrays, read_bags, read_ragged
 from gp_distributions.measures._container import WeightedContainer
 from gp_distributions.measures._frames import read_cells, read_frame
+from gp_distributions.measures._normals import Normals, check_normals, estimated
 from gp_distributions.measures._pairs import PairFeatures, read_pairs
 from gp_distributions.measures._shapes import read_curves, read_images, read_meshes
 from gp_distributions.measures._validation import Wording, equal_weights, validated
@@ -35,9 +36,18 @@ class PointClouds(WeightedContainer):
         points: A ``batch_shape x n x d`` tensor or array of atoms.
         weights: A ``batch_shape x n`` tensor or array of weights >= 0, which are divided by their sum
             over each bag. Default: equal weights.
+        geometric: Whether the positions are those of a shape: their coordinates have one unit, and
+            rotate and move together.
+        num_normals: Number of columns at the end of the points that hold unit normals: as many as
+            positions, or ``d (d + 1) / 2`` for normals without orientation (see ``from_curves``) at
+            ``d`` positions. Clouds with normals are geometric. Default: none.
 
     Attributes:
         points: A ``batch_shape x n x d`` tensor of atoms.
+        geometric: Whether the positions are those of a shape, as in clouds read from images, curves and
+            meshes. It is kept when clouds are indexed, converted, normalised or resampled, as is
+            ``num_normals``; packed rows do not hold either.
+        num_normals: Number of columns at the end of the points that hold normals.
         weights: A ``batch_shape x n`` tensor of weights that sum to one over each bag. Atoms of
             weight zero are padding, which changes no result and remains when clouds are indexed.
         labels: An array of shape ``batch_shape`` with the names of the bags, as read from a table or
@@ -45,7 +55,8 @@ class PointClouds(WeightedContainer):
 
     Raises:
         ValueError: If a coordinate is not finite, a weight is negative or not finite, the weights of
-            a bag are all zero, the data are sparse, or the shapes or dtypes are wrong.
+            a bag are all zero, the data are sparse, the shapes or dtypes are wrong, or a normal is not
+            of length 1.
 
     Example:
         >>> import numpy as np
@@ -62,12 +73,34 @@ class PointClouds(WeightedContainer):
     _noun: ClassVar[str] = "cloud"
     _part: ClassVar[str] = "atom"
     _axes: ClassVar[dict[str, int]] = {"points": 2, "weights": 1}
+    _known: ClassVar[tuple[str, ...]] = ("num_normals", "geometric")
 
     points: Tensor
+    geometric: bool = False
+    num_normals: int = 0
 
-    def __init__(self, points: Data, weights: Data | None = None) -> None:
-        self._fill(*read_arrays(points, weights))
+    def __init__(
+        self,
+        points: Data,
+        weights: Data | None = None,
+        *,
+        geometric: bool = False,
+        num_normals: int = 0,
+    ) -> None:
+        read = read_arrays(points, weights)
+        check_normals(*read, num_normals, Wording())
+        self._fill(*read, **_known(geometric, num_normals))
         self._warn()
+
+    @property
+    def positions(self) -> Tensor:
+        """The atoms without their normals, ``batch_shape x n x d``."""
+        return self.points[..., : self.dim - self.num_normals]
+
+    @property
+    def normals(self) -> Tensor | None:
+        """The normals of the atoms, or None: a ``batch_shape x n x num_normals`` tensor."""
+        return self.points[..., self.dim - self.num_normals :] if self.num_normals else None
 
     @classmethod
     def from_list(
@@ -76,6 +109,8 @@ class PointClouds(WeightedContainer):
         weights: Iterable[Data] | Mapping[Any, Data] | None = None,
         *,
         labels: Iterable[Any] | None = None,
+        geometric: bool = False,
+        num_normals: int = 0,
     ) -> PointClouds:
         """Read bags of any sizes, padded to the largest with atoms of weight zero at the origin.
 
@@ -89,6 +124,8 @@ class PointClouds(WeightedContainer):
                 dictionary if the bags are in one. Default: equal weights.
             labels: A name for each bag, such as another column of the data frame, or the index of a
                 series of pandas. Default: the keys of a dictionary, or none.
+            geometric: As for the class. Default: whether all bags are clouds that are.
+            num_normals: As for the class. Default: that of the bags if all are clouds.
 
         Returns:
             The clouds, in order.
@@ -111,11 +148,17 @@ class PointClouds(WeightedContainer):
             ['ann', 'bob']
         """
         items, names = listed(bags, "bag", labels)
-        if any(isinstance(item, PointClouds) for item in items):
+        clouds = [item for item in items if isinstance(item, PointClouds)]
+        common = cls._common(clouds) if clouds and len(clouds) == len(items) else {}
+        if clouds:
             if weights is not None:
                 raise ValueError("Expected no weights along with clouds, which have their own.")
             items, weights = map(list, zip(*map(_opened, items), strict=True))
-        return cls._read(*read_bags(items, weights, names), labels=names)
+        read = read_bags(items, weights, names)
+        num_normals = num_normals or common.get("num_normals", 0)
+        check_normals(*read, num_normals, Wording(labels=names))
+        known = _known(geometric or common.get("geometric", False), num_normals)
+        return cls._read(*read, labels=names, **known)
 
     @classmethod
     def from_ragged(
@@ -254,11 +297,11 @@ class PointClouds(WeightedContainer):
             >>> from gp_distributions import PointClouds
             >>> clouds = PointClouds.from_images([[[1.0, 0.0], [0.0, 3.0]]])
             >>> clouds
-            PointClouds(1 cloud, 2 atoms, d=2, float64)
+            PointClouds(1 cloud, 2 atoms, d=2, geometric, float64)
             >>> clouds.weights
             tensor([[0.2500, 0.0000, 0.0000, 0.7500]], dtype=torch.float64)
         """
-        return cls._read(*read_images(images))
+        return cls._read(*read_images(images), geometric=True)
 
     @classmethod
     def from_curves(
@@ -266,8 +309,10 @@ class PointClouds(WeightedContainer):
         curves: Iterable[Any] | Mapping[Any, Any],
         closed: bool = True,
         atoms: int | None = None,
+        *,
+        normals: Normals = False,
     ) -> PointClouds:
-        """Read polygonal curves, weighting each vertex by the arc length that it represents.
+        r"""Read polygonal curves, weighting each vertex by the arc length that it represents.
 
         The weight of a vertex is half the length of its two segments, so that uneven spacing of the
         vertices does not distort the measure.
@@ -275,6 +320,10 @@ class PointClouds(WeightedContainer):
         A polygon is read as its boundary: the outline and the outlines of its holes, each weighted by
         its length. Several polygons in one geometry are read as one cloud. For the area of polygons,
         from which holes are subtracted, use ``from_meshes``.
+
+        With normals, an atom is a position followed by the outward unit normal there, so that a distance
+        sees on which side of the curve its inside is. The normal of a vertex is the sum of those of its
+        two segments, weighted by length and divided by its own length.
 
         Args:
             curves: A list with an ``n_i x d`` tensor or array of vertices in order for each curve, or
@@ -287,13 +336,21 @@ class PointClouds(WeightedContainer):
                 They start at the first vertex and lie at ``k L / atoms`` on a closed curve of length
                 ``L``, and at ``k L / (atoms - 1)`` on an open one, which includes both ends.
                 Outlines of holes follow the outline. Default: the vertices.
+            normals: Whether to add normals, which needs closed outlines in the plane of either
+                direction. ``"unoriented"`` adds the mean of :math:`n n^\top` over the adjacent segments
+                instead, which does not need closed ones: its diagonal, and its entries above it times
+                :math:`\sqrt 2`. Or your own: a list with an ``n_i x d`` array of unit normals, one for
+                each vertex, for each curve. Gradients flow through normals.
 
         Returns:
-            The clouds, in order.
+            The clouds, in order, with ``num_normals`` columns of normals.
 
         Raises:
             TypeError: As for ``from_list``.
-            ValueError: As for ``from_list``, or if a curve has fewer than two vertices or no length.
+            ValueError: As for ``from_list``, or if a curve has fewer than two vertices or no length; or,
+                with normals, if it is not in the plane, is open, has no inside because its signed area
+                is zero, or its segments cancel at a vertex; or if your normals have other shapes, are
+                not of length 1 or are given along with ``atoms``.
 
         Example:
             >>> from gp_distributions import PointClouds
@@ -301,11 +358,22 @@ class PointClouds(WeightedContainer):
             >>> PointClouds.from_curves([path], closed=False).weights
             tensor([[0.1250, 0.5000, 0.3750]], dtype=torch.float64)
             >>> PointClouds.from_curves([path], closed=False, atoms=5)
-            PointClouds(1 cloud, 5 atoms, d=2, float64)
+            PointClouds(1 cloud, 5 atoms, d=2, geometric, float64)
+            >>> diamond = [[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]]
+            >>> clouds = PointClouds.from_curves([diamond], normals=True)
+            >>> clouds
+            PointClouds(1 cloud, 4 atoms, d=4, num_normals=2, geometric, float64)
+            >>> clouds.points[0, 1]  # the second vertex and its normal
+            tensor([0., 1., 0., 1.], dtype=torch.float64)
+
+        Sources: Kaltenmark, Charlier and Charon 2017 (measures of positions and oriented normals); Charon
+        and Trouvé 2013 (without orientation).
         """
         items, labels = listed(curves, "curve")
-        read = read_curves(items, closed=closed, atoms=atoms, labels=labels)
-        return cls._read(*read, labels=labels)
+        *read, count = read_curves(
+            items, closed=closed, atoms=atoms, normals=normals, labels=labels
+        )
+        return cls._read(*read, labels=labels, **_known(True, count))
 
     @classmethod
     def from_meshes(
@@ -313,10 +381,17 @@ class PointClouds(WeightedContainer):
         meshes: Iterable[Any] | Mapping[Any, Any],
         atoms: int | None = None,
         seed: int | np.random.Generator = 0,
+        *,
+        normals: Normals = False,
     ) -> PointClouds:
-        """Read triangle meshes, weighting each vertex by the area that it represents.
+        r"""Read triangle meshes, weighting each vertex by the area that it represents.
 
         The weight of a vertex is a third of the area of its triangles, or zero if it has none.
+
+        With normals, an atom is a position followed by the unit normal there. The normal of a vertex is
+        the sum of those of its triangles, weighted by area and divided by its own length. Normals point
+        outward if the mesh is closed, and otherwise to the side from which the vertices of a triangle
+        are counterclockwise.
 
         Args:
             meshes: A list with a pair ``(vertices, faces)`` for each mesh: an ``n_i x d`` tensor or
@@ -328,15 +403,24 @@ class PointClouds(WeightedContainer):
             atoms: Number of points of equal weight, drawn uniformly from the surface, which replace
                 the vertices. Default: the vertices.
             seed: Random seed or generator for these draws.
+            normals: Whether to add normals, which needs meshes in space whose triangles have one
+                orientation. ``"unoriented"`` adds the mean of :math:`n n^\top` over the adjacent
+                triangles instead: its diagonal, and its entries above it times :math:`\sqrt 2`. Or
+                your own: a list with an ``n_i x d`` array of unit normals, one for each vertex, for each
+                mesh.
+                Gradients flow through normals.
 
         Returns:
-            The clouds, in order.
+            The clouds, in order, with ``num_normals`` columns of normals.
 
         Raises:
             ImportError: If trimesh or shapely is needed and not installed.
             TypeError: As for ``from_list``.
             ValueError: As for ``from_list``, or if faces are not triangles, refer to a vertex that
-                does not exist, or have no area, or a file cannot be read.
+                does not exist, or have no area, or a file cannot be read; or, with normals, if a mesh
+                is not in space, two triangles traverse an edge in one direction, a closed mesh has no
+                volume, or triangles cancel at a vertex; or if your normals have other shapes, are not of
+                length 1 or are given along with ``atoms``.
 
         Example:
             >>> from gp_distributions import PointClouds
@@ -345,11 +429,18 @@ class PointClouds(WeightedContainer):
             >>> PointClouds.from_meshes([square]).weights
             tensor([[0.3333, 0.1667, 0.3333, 0.1667]], dtype=torch.float64)
             >>> PointClouds.from_meshes([square], atoms=50)
-            PointClouds(1 cloud, 50 atoms, d=2, float64)
+            PointClouds(1 cloud, 50 atoms, d=2, geometric, float64)
+            >>> corners = [[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
+            >>> faces = [[0, 2, 1], [0, 1, 3], [0, 3, 2], [1, 2, 3]]
+            >>> PointClouds.from_meshes([(corners, faces)], normals=True).normals[0, 0]
+            tensor([-0.5774, -0.5774, -0.5774], dtype=torch.float64)
+
+        Sources: Kaltenmark, Charlier and Charon 2017 (measures of positions and oriented normals); Charon
+        and Trouvé 2013 (without orientation).
         """
         items, labels = listed(meshes, "mesh")
-        read = read_meshes(items, atoms=atoms, seed=seed, labels=labels)
-        return cls._read(*read, labels=labels)
+        *read, count = read_meshes(items, atoms=atoms, seed=seed, normals=normals, labels=labels)
+        return cls._read(*read, labels=labels, **_known(True, count))
 
     @classmethod
     def unpack(cls, rows: Data, dim: int) -> PointClouds:
@@ -418,7 +509,40 @@ class PointClouds(WeightedContainer):
         count = integer(n, "n")
         drawn = self._drawn(count, seeded(seed, self.device)).unsqueeze(-1)
         points = self.points.gather(-2, drawn.expand(*self.batch_shape, count, self.dim))
-        return self._unchecked(points, equal_weights(points), labels=self.labels)
+        return self._alike(points, equal_weights(points), labels=self.labels)
+
+    def estimate_normals(self, neighbors: int = 8) -> PointClouds:
+        r"""Add normals without orientation to points on curves or surfaces, from the nearest atoms.
+
+        The normal :math:`n` of an atom is the direction in which it and its nearest atoms spread least.
+        A bare point does not tell the two sides of a surface apart, so that the columns added are those
+        of :math:`n n^\top`, as ``from_curves(normals="unoriented")`` adds them. They have no gradients.
+
+        Args:
+            neighbors: Number of nearest atoms; all others of a cloud that has fewer.
+
+        Returns:
+            The clouds with ``d (d + 1) / 2`` more columns.
+
+        Raises:
+            ValueError: If the clouds have normals, a cloud has fewer than ``d + 1`` atoms, or
+                ``neighbors`` is less than ``d``.
+
+        Example:
+            >>> from gp_distributions import PointClouds
+            >>> line = PointClouds([[[0.0, 0.0], [1.0, 0.0], [2.0, 0.0]]])
+            >>> line.estimate_normals().normals[0, 0]
+            tensor([0., 1., 0.], dtype=torch.float64)
+
+        Source: Hoppe et al. 1992 (normals of points from their nearest neighbours).
+        """
+        if self.num_normals:
+            raise ValueError(f"Expected clouds without normals to estimate them, got {self}.")
+        count = integer(neighbors, "neighbors", least=self.dim)
+        found = estimated(self.points, self.weights, count, Wording(labels=self.labels))
+        points = torch.cat([self.points, found], dim=-1)
+        known = _known(True, found.shape[-1])
+        return self._unchecked(points, self.weights, labels=self.labels, **known)
 
     def pairs(
         self,
@@ -468,7 +592,7 @@ class PointClouds(WeightedContainer):
             ValueError: If a cloud has one atom only, without ``self_pairs``; ``space`` is not between 1
                 and ``d``; ``num_pairs`` is not an integer >= 1; ``space`` and ``features`` are both
                 given; or features are not finite, have a wrong shape, or depend on the order of the
-                two atoms.
+                two atoms; or if the clouds have normals.
 
         Example:
             >>> import torch
@@ -486,6 +610,11 @@ class PointClouds(WeightedContainer):
             >>> triangle.pairs(features=inverse_distance)
             PointClouds(1 cloud, 3 atoms, d=1, float64)
         """
+        if self.num_normals:
+            raise ValueError(
+                f"Expected clouds without normals to make pairs, got {self}. Pass "
+                "PointClouds(clouds.positions, clouds.weights)."
+            )
         found = read_pairs(
             self.points,
             self.weights,
@@ -498,11 +627,41 @@ class PointClouds(WeightedContainer):
         )
         return self._unchecked(*found, labels=self.labels)
 
+    @property
+    def _num_normals(self) -> int:
+        return self.num_normals
+
     def _components(self) -> tuple[Tensor, Tensor, Tensor]:
         return self.points, torch.zeros_like(self.points), self.weights
 
     def _scaled(self, centre: Tensor, scale: Tensor) -> PointClouds:
-        return self._unchecked((self.points - centre) / scale, self.weights, labels=self.labels)
+        return self._alike((self.points - centre) / scale, self.weights, labels=self.labels)
+
+    def _centre_and_scale(self, scale: Data | None) -> tuple[Tensor, Tensor]:
+        """Compute the centre and the scale of each coordinate; those of normals are 0 and 1."""
+        if not self.num_normals:
+            return super()._centre_and_scale(scale)
+        positions = PointClouds._unchecked(self.positions, self.weights)
+        centre, given = positions._centre_and_scale(1.0 if scale is None else scale)
+        if bool((given != given.max()).any()):
+            raise ValueError(
+                "Expected one scale for all positions of clouds with normals, since a stretched shape "
+                f"has other normals, got {given.tolist()}. Scale the shapes before they are read."
+            )
+        common = given.max()
+        if scale is None:
+            squares = (self.weights * (self.positions - centre).square().sum(-1)).sum(-1)
+            common = (squares.mean() / len(centre)).sqrt()
+            if not bool(common > 0):
+                raise ValueError(
+                    f"Expected several positions, whose spread is the scale, got {self}; pass scale=."
+                )
+        normals = centre.new_zeros(self.num_normals)
+        return torch.cat([centre, normals]), torch.cat([common.expand_as(centre), normals + 1])
+
+
+def _known(geometric: bool, num_normals: int) -> dict[str, Any]:
+    return {"geometric": geometric or num_normals > 0, "num_normals": num_normals}
 
 
 def _opened(bag: Any) -> tuple[Any, Data]:

@@ -217,6 +217,19 @@ _STRIP = 2**16
 _SMALL = 2**18
 
 
+def upper_triangle(matrices: Tensor, *, diagonal: bool = True) -> Tensor:
+    """Return the diagonal of symmetric matrices, if requested, and the entries above it.
+
+    The entries above it are multiplied by the square root of two, because each of them counts twice.
+    """
+    size = matrices.shape[-1]
+    row, column = torch.triu_indices(size, size, offset=1, device=matrices.device)
+    above = math.sqrt(2) * matrices[..., row, column]
+    if not diagonal:
+        return above
+    return torch.cat([matrices.diagonal(dim1=-2, dim2=-1), above], dim=-1)
+
+
 def entrywise(
     function: Callable[[Tensor], Tensor], matrix: Tensor, parameters: Sequence[Tensor]
 ) -> Tensor:

@@ -12,6 +12,8 @@ from gp_distributions.measures import PointClouds, align
 from gp_distributions.plotting.drawing import Axes, Values, as_array, given_or_new
 from gp_distributions.plotting.outlines import is_outline
 
+_STROKE = 0.06  # length of the strokes of normals, relative to the extent of a cloud
+
 
 def plot_cloud(
     cloud: PointClouds,
@@ -48,7 +50,7 @@ def plot_cloud(
         >>> len(ax.collections[0].get_offsets())  # atoms of weight zero are not drawn
         19
     """
-    if cloud.batch_shape or cloud.dim != 2:
+    if cloud.batch_shape or cloud.positions.shape[-1] != 2:
         raise ValueError(f"Expected a single cloud in the plane, got {cloud}.")
     weights = as_array(cloud.weights)
     shown = weights if values is None else as_array(values)
@@ -57,7 +59,7 @@ def plot_cloud(
             f"Expected a value for each of {len(weights)} atoms, got an array of shape {shown.shape}."
         )
     label = ("weight" if values is None else "") if label is None else label
-    atoms, shown = as_array(cloud.points)[weights > 0], shown[weights > 0]
+    atoms, shown = as_array(cloud.positions)[weights > 0], shown[weights > 0]
     largest = float(np.abs(shown).max())
     signed = bool((shown < 0).any())
     ax = given_or_new(ax)
@@ -87,6 +89,8 @@ def plot_clouds(
     axes: Sequence[Axes] | None = None,
 ) -> list[Axes]:
     """Plot a gallery of clouds or outlines in the plane, each on its own axes, with equal scales.
+
+    Normals are drawn as short strokes from their atoms; those without orientation are not drawn.
 
     Args:
         clouds: Clouds, or ``n_i x 2`` arrays of atoms.
@@ -123,14 +127,14 @@ def plot_clouds(
         >>> [len(ax.patches) for ax in axes], len(axes[0].collections[0].get_offsets())
         ([0, 0], 30)
     """
-    arrays = _atoms(clouds)
+    arrays, normals = _atoms(clouds)
     if outline is None:
         outline = 2 * sum(map(is_outline, arrays)) > len(arrays)
     if aligned:
         if not isinstance(clouds, PointClouds):
             read = PointClouds.from_curves if outline else PointClouds.from_list
             clouds = read(arrays)
-        arrays = _atoms(align(clouds))
+        arrays, normals = _atoms(align(clouds))
     for name, given in (("axes", axes), ("titles", titles)):
         if given is not None and len(given) < len(arrays):
             raise ValueError(f"Expected {name} for {len(arrays)} clouds, got {len(given)}.")
@@ -148,6 +152,10 @@ def plot_clouds(
             ax.fill(*points.T, facecolor="0.88", edgecolor="black", linewidth=1)
         else:
             ax.scatter(points[:, 0], points[:, 1], s=4, color="black", linewidths=0)
+        if normals:
+            reach = _STROKE * np.ptp(points, axis=0).max()
+            x, y = np.stack([points, points + reach * normals[index]]).transpose(2, 0, 1)
+            ax.plot(x, y, color="black", linewidth=0.6)
         ax.set_aspect("equal")
         ax.set_axis_off()
         if titles is not None:
@@ -155,12 +163,18 @@ def plot_clouds(
     return drawn[: len(arrays)]
 
 
-def _atoms(clouds: PointClouds | Sequence[Values]) -> list[NDArray[np.float64]]:
-    """Return the atoms of each cloud, without padding."""
+def _atoms(
+    clouds: PointClouds | Sequence[Values],
+) -> tuple[list[NDArray[np.float64]], list[NDArray[np.float64]]]:
+    """Return the positions of each cloud, without padding, and the normals if they have directions."""
+    normals = []
     if isinstance(clouds, PointClouds):
         if len(clouds.batch_shape) != 1:
             raise ValueError(f"Expected clouds along one axis, got {clouds}.")
-        clouds = [x[w > 0] for x, w in zip(clouds.points, clouds.weights, strict=True)]
+        if clouds.normals is not None and clouds.num_normals == clouds.positions.shape[-1]:
+            pairs = zip(clouds.normals, clouds.weights, strict=True)
+            normals = [as_array(n[w > 0]) for n, w in pairs]
+        clouds = [x[w > 0] for x, w in zip(clouds.positions, clouds.weights, strict=True)]
     arrays = [as_array(cloud) for cloud in clouds]
     if not arrays:
         raise ValueError("Expected at least one cloud, got none.")
@@ -171,4 +185,4 @@ def _atoms(clouds: PointClouds | Sequence[Values]) -> list[NDArray[np.float64]]:
                 f"{points.shape}. Choose two coordinates to draw, such as "
                 "PointClouds(clouds.points[..., :2], clouds.weights)."
             )
-    return arrays
+    return arrays, normals

@@ -344,7 +344,7 @@ class ShardedClouds:
         atoms = clouds.points[:, :width], clouds.weights[:, :width]
         targets = [each.targets for each in held if each.targets is not None]
         return (
-            PointClouds._unchecked(*atoms, labels=clouds.labels),
+            clouds._alike(*atoms, labels=clouds.labels),
             torch.cat(targets) if targets else None,
         )
 

@@ -135,6 +135,10 @@ def test_errors(model: DistributionGP) -> None:
         optimize(model, bounds=BOUNDS[:, :1])
     with pytest.raises(ValueError, match="S >= 1 clouds"):
         optimize(model, starts=data()[0])
+    normals = torch.nn.functional.normalize(data().points, dim=-1)
+    facing = PointClouds(torch.cat([data().points, normals], -1), data().weights, num_normals=2)
+    with pytest.raises(ValueError, match="starts without normals"):
+        optimize(model, starts=facing)
     for name in ("q", "maxiter"):
         with pytest.raises(ValueError, match=f"{name}: expected an integer >= 1, got 0"):
             optimize(model, **{name: 0})

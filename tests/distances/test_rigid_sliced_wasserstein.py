@@ -13,6 +13,7 @@ from gp_distributions import (
     Gaussians,
     PointClouds,
     RigidSlicedWasserstein,
+    ScaledDistance,
     SlicedWasserstein,
     fit,
 )
@@ -254,6 +255,72 @@ class TestMarks:
         assert difference(distance, one, shifted) > 0.1
 
 
+def with_normals(points: Tensor, normals: Tensor) -> Tensor:
+    return torch.cat([points, torch.nn.functional.normalize(normals, dim=-1)], dim=-1)
+
+
+class TestNormals:
+    @pytest.mark.parametrize(("dim", "size", "tolerance"), [(2, 100, 1e-4), (3, 300, 1e-3)])
+    def test_turn_with_the_shape_and_do_not_move(
+        self, dim: int, size: int, tolerance: float
+    ) -> None:
+        clouds, turns = shapes(8, size, dim), rotations(8, dim)
+        normals = clouds + random(8, size, dim, seed=3)
+        distance = RigidSlicedWasserstein(2 * dim, normals=dim)
+        here = with_normals(clouds, normals)
+        turned = with_normals(clouds @ turns.mT + 3, normals @ turns.mT)
+        assert difference(distance, here, turned) < tolerance
+        assert difference(distance, here, with_normals(clouds @ turns.mT + 3, normals)) > 0.05
+
+    @pytest.mark.parametrize("dim", [2, 3])
+    def test_are_seen(self, dim: int) -> None:
+        clouds, normals = shapes(8, 40, dim), random(8, 40, dim, seed=3)
+        distance = RigidSlicedWasserstein(2 * dim, normals=dim, num_slices=49)
+        here, flipped = (with_normals(clouds, sign * normals) for sign in (1, -1))
+        assert difference(distance, here, flipped) > 0.05
+
+    def test_mirror_images(self) -> None:
+        clouds, normals = shapes(6, 30, 2), random(6, 30, 2, seed=3)
+        mirror = torch.tensor([-1.0, 1.0], dtype=torch.float64)
+        here, mirrored = (
+            with_normals(clouds, normals),
+            with_normals(clouds * mirror, normals * mirror),
+        )
+        assert difference(RigidSlicedWasserstein(4, normals=2), here, mirrored) > 0.01
+        blind = RigidSlicedWasserstein(4, normals=2, reflections=True)
+        assert difference(blind, here, mirrored) < 1e-12
+
+    def test_and_marks(self) -> None:
+        clouds, normals, turns = shapes(6, 80, 2), random(6, 80, 2, seed=3), rotations(6, 2)
+        charges = random(6, 80, 1, seed=5)
+        distance = RigidSlicedWasserstein(5, normals=2, marks=1)
+        here, turned, other = (
+            torch.cat([with_normals(clouds @ turn, normals @ turn), marks], dim=-1)
+            for turn, marks in (
+                (torch.eye(2).double(), charges),
+                (turns.mT, charges),
+                (turns.mT, charges.flip(1)),
+            )
+        )
+        assert difference(distance, here, turned) < 2e-4
+        assert difference(distance, here, other) > 0.01
+
+    def test_size_is_that_of_positions(self) -> None:
+        clouds, normals = shapes(6, 30, 2), random(6, 30, 2, seed=3)
+        here, large = (with_normals(factor * clouds, normals) for factor in (1, 5))
+        blind = RigidSlicedWasserstein(4, normals=2, scale=True)
+        assert difference(blind, here, large) < 1e-12
+
+    def test_have_a_scale_of_their_own(self) -> None:
+        distance = ScaledDistance(RigidSlicedWasserstein(5, normals=2, marks=1))
+        assert distance.raw_scales.shape == (3,)
+        distance.scales = [1.0, 1.0, 2.0, 2.0, 3.0]
+        expected = torch.tensor([1.0, 1.0, 2.0, 2.0, 3.0], dtype=torch.float64) / math.sqrt(19 / 5)
+        torch.testing.assert_close(distance.scales.detach(), expected)
+        with pytest.raises(ValueError, match="rotate together"):
+            distance.scales = [1.0, 1.0, 2.0, 3.0, 3.0]
+
+
 def test_gaussians_are_the_limit_of_their_samples() -> None:
     roots = random(4, 2, 2)
     samples = random(4, 20_000, 2, seed=2) @ roots.mT + 3
@@ -309,6 +376,8 @@ def test_absolute_values(shape: tuple[int, int]) -> None:
     [
         ({"dim": 1}, "2 or 3 coordinates that rotate, got dim=1"),
         ({"dim": 4}, "align the clouds first"),
+        ({"dim": 5, "normals": 2}, "as many normals as positions, got normals=2 after 3"),
+        ({"dim": 4, "normals": 2, "inputs": "gaussians"}, 'inputs="clouds" with marks or normals'),
         ({"dim": 3, "marks": 2}, "got dim=3 with marks=2"),
         ({"dim": 3, "marks": -1}, "marks: expected an integer >= 0"),
         ({"dim": 3, "marks": 1, "inputs": "gaussians"}, 'inputs="clouds" with marks'),
@@ -343,4 +412,11 @@ class TestWithMarks(DistanceTestCase):
     def create_distance(self, **kwargs: Any) -> Distance:
         return RigidSlicedWasserstein(
             3, num_slices=12, max_degree=3, num_quantiles=6, marks=1, **kwargs
+        )
+
+
+class TestWithNormals(DistanceTestCase):
+    def create_distance(self, **kwargs: Any) -> Distance:
+        return RigidSlicedWasserstein(
+            4, num_slices=12, max_degree=3, num_quantiles=6, normals=2, **kwargs
         )

@@ -196,6 +196,16 @@ def test_scales_and_coordinates_that_rotate() -> None:
     assert names == ["X", "X: coordinate 0, coordinate 1", "X: coordinate 2"]
 
 
+def test_normals_count_together() -> None:
+    X, y = bags(12)
+    normals = torch.nn.functional.normalize(X.points, dim=-1)
+    X = PointClouds(torch.cat([X.points, normals], -1), X.weights, num_normals=X.dim)
+    rigid = RigidSlicedWasserstein(6, normals=3, num_slices=10, max_degree=3)
+    found = relevance(DistributionGP(X, y, DistributionKernel(ScaledDistance(rigid))))
+    several = [e.name.count("coordinate") for e in found.entries]
+    assert several == [0, 3, 3]
+
+
 def test_it_prints_and_becomes_a_frame() -> None:
     entries = (
         RelevanceEntry("cells", None, 1.25, 0.1),

@@ -39,6 +39,17 @@ def test_of_clouds(dim: int) -> None:
         assert torch.linalg.eigvalsh(matrix).min() > -1e-7, name
 
 
+def test_of_shapes_with_normals() -> None:
+    outlines = clouds(2, size=12).points
+    X = PointClouds.from_curves(outlines, normals=True)
+    assert names(X) == [*ALL, "rigid"]
+    for name, kernel in default_kernels(X).items():
+        check_kind(X, kernel)
+        matrix = kernel(X.normalize().pack()).to_dense()
+        assert torch.linalg.eigvalsh(matrix).min() > -1e-7, name
+    assert names(PointClouds.from_curves(outlines, normals="unoriented")) == ALL
+
+
 def test_of_other_distributions() -> None:
     gaussians = Gaussians.from_clouds(clouds(2))
     assert names(gaussians) == ["sw2", "sw1", "centred", "mmd", "mmd small", "rigid"]

@@ -135,3 +135,21 @@ def test_refuses() -> None:
             ValueError, match=r"at least one cloud, .* in two or in three dimensions"
         ):
             align(given, template)
+
+
+@pytest.mark.parametrize("dim", [2, 3])
+@pytest.mark.parametrize("reflections", [False, True])
+def test_normals_turn_with_their_atoms(dim: int, reflections: bool) -> None:
+    bare = clouds(3, dim)
+    normals = torch.nn.functional.normalize(bare.points, dim=-1)
+    shapes = PointClouds(torch.cat([bare.points, normals], -1), bare.weights, num_normals=dim)
+    aligned = align(shapes, turned(bare[:1]), reflections=reflections)
+    torch.testing.assert_close(
+        aligned.positions, align(bare, turned(bare[:1]), reflections=reflections).points
+    )
+    assert aligned.num_normals == dim
+    angles = [
+        (each.positions.diff(dim=-2) * each.points[..., 1:, dim:]).sum(-1)
+        for each in (shapes, aligned)
+    ]
+    torch.testing.assert_close(*angles)

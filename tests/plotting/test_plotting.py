@@ -100,6 +100,21 @@ def test_gallery_of_clouds_leaves_padding_out() -> None:
     assert len(plot_clouds(PointClouds(solid.points[..., :2], solid.weights))) == 2
 
 
+def test_normals_are_strokes_from_their_atoms() -> None:
+    square = [[0.0, 0.0], [2.0, 0.0], [2.0, 2.0], [0.0, 2.0]]
+    clouds = PointClouds.from_curves([square, square[:3]], normals=True)
+    axes = plot_clouds(clouds, aligned=True)
+    assert [len(ax.lines) for ax in axes] == [4, 3]
+    strokes = np.array([line.get_xydata() for line in axes[0].lines])
+    np.testing.assert_allclose(strokes[:, 0], square, atol=0.02)
+    np.testing.assert_array_equal(
+        np.sign(strokes[:, 1] - strokes[:, 0]), np.sign(strokes[:, 0] - 1)
+    )
+    unoriented = PointClouds.from_curves([square], normals="unoriented")
+    assert not plot_clouds(unoriented)[0].lines
+    assert len(plot_cloud(clouds[0]).collections[0].get_offsets()) == 4
+
+
 def test_outlines_of_many_points() -> None:
     """Comparing all edges would take minutes."""
     angles = np.linspace(0, 2 * np.pi, 200_001, endpoint=False)

@@ -54,6 +54,8 @@ from gp_distributions import (
     MMDKernel,
     PointClouds,
     ReferenceMeasure,
+    RigidSlicedWasserstein,
+    ScaledDistance,
     SharedKernelGP,
     SinkhornKernel,
     SinkhornPotential,
@@ -469,6 +471,15 @@ class TestParts:
             fit(each, init="current", restarts=0)
         for a, b in zip(loaded.parameters(), model.parameters(), strict=True):
             assert torch.equal(a, b)
+
+    def test_normals_of_rigid_distances(self, path: Path) -> None:
+        rows = PointClouds.from_curves(ROWS[:, :15].reshape(30, 5, 3)[..., :2], normals=True).pack()
+        distance = ScaledDistance(RigidSlicedWasserstein(4, normals=2, num_slices=10, max_degree=3))
+        distance.scales = [1.0, 1.0, 3.0, 3.0]
+        model = make_model(DistributionKernel(distance), rows=rows)
+        loaded = returned(model, path)
+        assert torch.equal(loaded.covar_module.distance.scales, distance.scales)
+        assert torch.equal(loaded.predict(rows)[0], model.predict(rows)[0])
 
     def test_settings_of_distances_and_profiles(self, path: Path) -> None:
         distance = SlicedWasserstein(

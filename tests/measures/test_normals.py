@@ -1,0 +1,272 @@
+"""Normals of curves, meshes and points, and what clouds know of themselves."""
+
+import copy
+import math
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from gp_distributions import MixedInputs, NormalizeClouds, PointClouds
+
+ANGLES = torch.arange(40, dtype=torch.float64) * (2 * math.pi / 40)
+CIRCLE = torch.stack([ANGLES.cos(), ANGLES.sin()], dim=-1)
+SQUARE = [[0.0, 0.0], [2.0, 0.0], [2.0, 2.0], [0.0, 2.0]]
+HOLE = [[0.5, 0.5], [1.5, 0.5], [1.5, 1.5], [0.5, 1.5]]
+CORNERS = [[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
+FACES = [[0, 2, 1], [0, 1, 3], [0, 3, 2], [1, 2, 3]]
+
+
+def normals_of(clouds: PointClouds) -> Tensor:
+    assert clouds.normals is not None
+    return clouds.normals
+
+
+@pytest.mark.parametrize("atoms", [None, 40])
+@pytest.mark.parametrize("outline", [CIRCLE, CIRCLE.flip(0)])
+def test_normals_of_a_circle_point_outward(outline: Tensor, atoms: int | None) -> None:
+    clouds = PointClouds.from_curves([3 * outline + 7], atoms=atoms, normals=True)
+    radial = torch.nn.functional.normalize(clouds.positions - 7, dim=-1)
+    assert (normals_of(clouds) * radial).sum(-1).min() > math.cos(
+        0.08
+    )  # half an angle between vertices
+    assert (clouds.num_normals, clouds.dim, clouds.geometric) == (2, 4, True)
+
+
+def test_vertex_weighs_segments_by_length() -> None:
+    clouds = PointClouds.from_curves([[[0.0, 0.0], [3.0, 0.0], [3.0, 4.0]]], normals=True)
+    expected = torch.tensor([4.0, -3.0], dtype=torch.float64) / 5
+    torch.testing.assert_close(normals_of(clouds)[0, 1], expected)
+
+
+def test_repeated_vertices_change_no_normal() -> None:
+    plain = PointClouds.from_curves([SQUARE], normals=True)
+    repeated = PointClouds.from_curves([[*SQUARE[:2], *SQUARE[1:], SQUARE[0]]], normals=True)
+    expected = normals_of(plain)[0][[0, 1, 1, 2, 3, 0]]
+    torch.testing.assert_close(normals_of(repeated)[0], expected)
+    spaced = PointClouds.from_curves([[SQUARE[0], *SQUARE]], atoms=8, normals=True)
+    torch.testing.assert_close(
+        normals_of(spaced).norm(dim=-1), torch.ones(1, 8, dtype=torch.float64)
+    )
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_normals_of_a_hole_point_into_it(turned: bool) -> None:
+    rings = [[*ring, ring[0]] for ring in (SQUARE, HOLE[::-1] if turned else HOLE)]
+    polygon = {"type": "Polygon", "coordinates": rings}
+    clouds = PointClouds.from_curves([polygon], normals=True)
+    outward = ((clouds.positions - 1) * normals_of(clouds)).sum(-1)[0]
+    assert (outward[:4] > 0).all()
+    assert (outward[4:] < 0).all()
+
+
+@pytest.mark.parametrize("atoms", [None, 25])
+@pytest.mark.parametrize("turned", [False, True])
+def test_normals_of_a_closed_mesh_point_outward(turned: bool, atoms: int | None) -> None:
+    faces = np.array(FACES)[:, ::-1] if turned else np.array(FACES)
+    clouds = PointClouds.from_meshes([(CORNERS, faces.copy())], atoms=atoms, normals=True)
+    assert (normals_of(clouds) * (clouds.positions - 0.25)).sum(-1).min() > 0
+    if atoms is None:
+        expected = torch.full((3,), -1 / math.sqrt(3), dtype=torch.float64)
+        torch.testing.assert_close(normals_of(clouds)[0, 0], expected)
+
+
+def test_open_mesh_keeps_the_orientation_of_its_faces() -> None:
+    for faces, side in (([[0, 1, 2]], 1.0), ([[0, 2, 1]], -1.0)):
+        clouds = PointClouds.from_meshes([(CORNERS, faces)], normals=True)
+        assert normals_of(clouds)[0, :3].tolist() == [[0.0, 0.0, side]] * 3
+        assert normals_of(clouds)[0, 3].tolist() == [0.0] * 3  # in no face, of weight zero
+
+
+def test_unoriented_normals_are_those_of_either_direction() -> None:
+    products = [
+        normals_of(PointClouds.from_curves([curve], closed=False, normals="unoriented"))[0]
+        for curve in (CIRCLE, CIRCLE.flip(0))
+    ]
+    torch.testing.assert_close(products[0], products[1].flip(0))
+    first = CIRCLE[1] - CIRCLE[0]
+    normal = torch.stack([first[1], -first[0]]) / first.norm()
+    expected = torch.stack([normal[0] ** 2, normal[1] ** 2, math.sqrt(2) * normal[0] * normal[1]])
+    torch.testing.assert_close(products[0][0], expected)
+    messy = [[0, 2, 1], [0, 1, 3], [0, 2, 3]]
+    mesh = PointClouds.from_meshes([(CORNERS, messy)], normals="unoriented")
+    assert mesh.num_normals == 6
+    torch.testing.assert_close(normals_of(mesh)[..., :3].sum(-1), torch.ones(1, 4).double())
+
+
+EIGHT = [[0.0, 0.0], [1.0, 1.0], [1.0, 0.0], [0.0, 1.0]]
+TWICE = [[0, 1, 2], [0, 1, 3]]
+FLAT = [[0, 1, 2], [2, 1, 0]]
+
+
+@pytest.mark.parametrize(
+    ("read", "message"),
+    [
+        (lambda n: PointClouds.from_curves([CIRCLE, EIGHT], normals=n), "Curve 1: .*area of 0"),
+        (
+            lambda n: PointClouds.from_curves({"a": CIRCLE}, closed=False, normals=n),
+            r"Curve 0 \(label a\): .*closed outline.*unoriented",
+        ),
+        (
+            lambda n: PointClouds.from_meshes([(CORNERS, TWICE)], normals=n),
+            r"Mesh 0.*edge \(0, 1\) 2",
+        ),
+        (lambda n: PointClouds.from_meshes([(CORNERS, FLAT)], normals=n), "Mesh 0: .*volume of 0"),
+    ],
+)
+def test_shapes_without_orientation(read: Callable[[Any], PointClouds], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        read(True)
+    assert read("unoriented").num_normals in (3, 6)
+
+
+def test_cancelling_normals() -> None:
+    spike = [[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.5, 1.0], [0.5, 2.0], [0.5, 1.0], [0.0, 1.0]]
+    with pytest.raises(ValueError, match=r"Curve 0: .*cancel at vertex 4"):
+        PointClouds.from_curves([spike], normals=True)
+
+
+def test_normals_need_the_plane_or_space() -> None:
+    with pytest.raises(ValueError, match=r"Curve 0: .*got 3 coordinates"):
+        PointClouds.from_curves([CORNERS], normals=True)
+    with pytest.raises(ValueError, match=r"Mesh 0: .*got 2 coordinates"):
+        PointClouds.from_meshes([(SQUARE, [[0, 1, 2]])], normals="unoriented")
+
+
+def test_self_crossing_outline_with_area() -> None:
+    loop = torch.stack(
+        [ANGLES.cos() * (1 + 2 * ANGLES.cos()), ANGLES.sin() * (1 + 2 * ANGLES.cos())], -1
+    )
+    assert PointClouds.from_curves([loop], normals=True).num_normals == 2
+
+
+def test_given_normals() -> None:
+    clouds = PointClouds.from_curves([CIRCLE, SQUARE], normals=[CIRCLE, [[0.6, 0.8]] * 4])
+    torch.testing.assert_close(normals_of(clouds)[0], CIRCLE)
+    assert normals_of(clouds)[1, :5].tolist() == [[0.6, 0.8]] * 4 + [[0.0, 0.0]]
+    longer = [[0.6, 0.8]] * 3 + [[0.6, 0.81]]
+    for normals, atoms, message in (
+        ([CIRCLE, longer], None, r"Curve 1: expected normals of length 1, got 1.008.* in atom 3"),
+        ([CIRCLE, longer[1:]], None, r"Curve 1: expected normals of shape \(4, 2\)"),
+        ([CIRCLE], None, "each of 2 curves, got 1"),
+        ([CIRCLE, CIRCLE], 5, "atoms="),
+        ("outward", None, "'outward'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            PointClouds.from_curves([CIRCLE, SQUARE], atoms=atoms, normals=normals)
+
+
+@pytest.mark.parametrize("normals", [True, "unoriented"])
+def test_gradients_of_normals(normals: Any) -> None:
+    outline = CIRCLE[::5].clone().requires_grad_()
+    corners = torch.tensor(CORNERS, dtype=torch.float64, requires_grad=True)
+
+    def curve(vertices: Tensor) -> Tensor:
+        return normals_of(PointClouds.from_curves([vertices], normals=normals))
+
+    def mesh(vertices: Tensor) -> Tensor:
+        return normals_of(PointClouds.from_meshes([(vertices, FACES)], normals=normals))
+
+    assert torch.autograd.gradcheck(curve, outline)
+    assert torch.autograd.gradcheck(mesh, corners)
+    degenerate = torch.tensor([SQUARE[0], *SQUARE], dtype=torch.float64, requires_grad=True)
+    (gradient,) = torch.autograd.grad(curve(degenerate).square().sum(), degenerate)
+    assert gradient.isfinite().all()
+
+
+def test_estimated_normals() -> None:
+    rng = np.random.default_rng(0)
+    sphere = torch.nn.functional.normalize(torch.from_numpy(rng.normal(size=(400, 3))), dim=-1)
+    clouds = PointClouds.from_list([2 * sphere, sphere[:50]]).estimate_normals()
+    assert (clouds.dim, clouds.num_normals) == (9, 6)
+    along = normals_of(clouds)[0]
+    matrices = torch.diag_embed(along[:, :3])
+    row, column = torch.triu_indices(3, 3, offset=1)
+    matrices[:, row, column] = math.sqrt(2) * along[:, 3:]  # counts both halves of a quadratic form
+    cosines = torch.einsum("ni,nij,nj->n", sphere, matrices, sphere)
+    assert cosines.median() > 0.98
+    assert (normals_of(clouds)[1, 50:] == 0).all()
+    with pytest.raises(ValueError, match="Bag 1: expected at least 4 atoms"):
+        PointClouds.from_list([sphere, sphere[:3]]).estimate_normals()
+    with pytest.raises(ValueError, match="without normals"):
+        clouds.estimate_normals()
+
+
+@pytest.fixture
+def shapes() -> PointClouds:
+    return PointClouds.from_curves([CIRCLE, SQUARE], normals=True)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda c: c[1:],
+        lambda c: c[0],
+        lambda c: c[[0, 1]],
+        lambda c: c.to(torch.float64),
+        lambda c: copy.deepcopy(c),
+        lambda c: pickle.loads(pickle.dumps(c)),
+        lambda c: c.normalize(),
+        lambda c: c.resample(7),
+        lambda c: PointClouds._concatenate([c, c]),
+        lambda c: PointClouds.from_list([c[0], c[1]]),
+        lambda c: MixedInputs(shapes=c, age=[1.0, 2.0])[:1].blocks["shapes"],
+        lambda c: MixedInputs.concatenate([MixedInputs(shapes=c)] * 2).blocks["shapes"],
+    ],
+)
+def test_metadata_travels(
+    shapes: PointClouds, change: Callable[[PointClouds], PointClouds]
+) -> None:
+    changed = change(shapes)
+    assert (changed.num_normals, changed.geometric) == (2, True)
+    assert "d=4, num_normals=2, geometric, float64" in repr(changed)
+
+
+def test_metadata_is_lost_where_parts_differ(shapes: PointClouds) -> None:
+    bare = PointClouds(shapes.points, shapes.weights)
+    assert PointClouds._concatenate([shapes, bare]).num_normals == 0
+    assert not bare.geometric
+    assert bare != shapes
+
+
+def test_explicit_metadata(shapes: PointClouds) -> None:
+    assert PointClouds([[0.0, 1.0]], geometric=True).geometric
+    assert PointClouds.from_list([[[0.0, 1.0]]], geometric=True).geometric
+    assert PointClouds.from_images([[[1.0, 2.0]]]).geometric
+    again = PointClouds(shapes.points, shapes.weights, num_normals=2)
+    assert again == shapes
+    with pytest.raises(ValueError, match="num_normals=1 of 4 columns"):
+        PointClouds(shapes.points, shapes.weights, num_normals=1)
+    with pytest.raises(ValueError, match=r"normals of length 1, got 5.0 in atom 0"):
+        PointClouds.from_list([[[0.0, 0.0, 3.0, 4.0]]], num_normals=2)
+
+
+def test_normalize_keeps_normals(shapes: PointClouds) -> None:
+    scaled = shapes.normalize()
+    torch.testing.assert_close(scaled.normals, shapes.normals)
+    weights = scaled.weights.unsqueeze(-1) / len(scaled)
+    torch.testing.assert_close((weights * scaled.positions).sum((0, 1)), torch.zeros(2).double())
+    assert (weights * scaled.positions.square()).sum().item() == pytest.approx(2)
+    ratio = (shapes.positions[0, 1] - shapes.positions[0, 0]) / (
+        scaled.positions[0, 1] - scaled.positions[0, 0]
+    )
+    assert ratio[0].item() == pytest.approx(ratio[1].item())
+    rows = NormalizeClouds.from_data(shapes)(shapes.pack())
+    torch.testing.assert_close(rows, scaled.pack())
+    assert torch.equal(
+        shapes.normalize(scale=[3.0, 3.0]).pack(), shapes.normalize(scale=3.0).pack()
+    )
+    with pytest.raises(ValueError, match="other normals"):
+        shapes.normalize(scale=[1.0, 2.0])
+    with pytest.raises(TypeError, match="with normals"):
+        shapes.normalize(like=PointClouds(shapes.points, shapes.weights))
+
+
+def test_pairs_refuse_normals(shapes: PointClouds) -> None:
+    with pytest.raises(ValueError, match="without normals"):
+        shapes.pairs()
+    assert not PointClouds(shapes.positions, shapes.weights, geometric=True).pairs().geometric
