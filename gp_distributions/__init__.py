@@ -30,6 +30,7 @@ _NAMES = {
         "ScaledDistance",
         "SinkhornPotential",
         "SlicedWasserstein",
+        "StandardizedDistance",
         "TotalVariation",
     ),
     "estimators": (
