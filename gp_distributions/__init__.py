@@ -31,6 +31,7 @@ _NAMES = {
         "ScaledDistance",
         "SinkhornPotential",
         "SlicedWasserstein",
+        "StandardizedDistance",
         "TotalVariation",
     ),
     "estimators": (

@@ -21,6 +21,7 @@ from gp_distributions.distances import (
     ScaledDistance,
     SinkhornPotential,
     SlicedWasserstein,
+    StandardizedDistance,
     TotalVariation,
 )
 from gp_distributions.estimators import (
@@ -108,6 +109,7 @@ __all__ = [
     "SlicedWassersteinKernel",
     "SparseClassificationGP",
     "SparseDistributionGP",
+    "StandardizedDistance",
     "TotalVariation",
     "compare",
     "diagnose",

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -22,7 +22,12 @@ from gp_distributions import (
     SlicedWasserstein,
     TotalVariation,
 )
-from gp_distributions.distances import ChiSquared, Distance, PrincipalDistance
+from gp_distributions.distances import (
+    ChiSquared,
+    Distance,
+    PrincipalDistance,
+    StandardizedDistance,
+)
 from gp_distributions.kernels.profiles import PROFILES
 from gp_distributions.testing.clouds import (
     Clouds,
@@ -140,6 +145,15 @@ def _scaled(
     return scaled.requires_grad_(False)
 
 
+def _standardized(
+    distance: Callable[..., Distance], inputs: Inputs = CLOUDS, **options: Any
+) -> Distance:
+    """A distance whose spread comes from other rows than those of the tests."""
+    standardized = StandardizedDistance(distance(), **options)
+    standardized.adapt(inputs.rows(20, seed=7))
+    return standardized
+
+
 def _principal(distance: Callable[..., Distance], inputs: Inputs = CLOUDS) -> Distance:
     """A distance whose components come from other rows than those of the tests."""
     principal = PrincipalDistance(distance(), num_components=8)
@@ -188,6 +202,16 @@ DISTANCES: dict[str, Case[Distance]] = {
     ),
     "scaled-mixtures": Case(
         partial(_scaled, partial(Fourier, 1, inputs="mixtures"), scales=(1.0,)), MIXTURES
+    ),
+    "standardized-sw2": Case(
+        partial(_standardized, _SLICED), settings={"geometric": True, "num_normals": 1}
+    ),
+    "standardized-normals": Case(
+        partial(_standardized, _SLICED, num_normals=1),
+        settings={"num_normals": 0, "normals_factor": 2.0},
+    ),
+    "standardized-gaussians": Case(
+        partial(_standardized, partial(Fourier, 2, inputs="gaussians"), GAUSSIANS), GAUSSIANS
     ),
     "principal-sw2": Case(partial(_principal, _SLICED)),
     "principal-gaussians": Case(

@@ -20,7 +20,7 @@ from torch import Tensor
 from gp_distributions.bayesopt.decoder import decodable
 from gp_distributions.bayesopt.parts import Search
 from gp_distributions.bayesopt.priors import median_lengthscale_prior
-from gp_distributions.bayesopt.searches import DesignSearch, FreeSearch, PoolSearch
+from gp_distributions.bayesopt.searches import DesignSearch
 from gp_distributions.distances.base import Distance
 from gp_distributions.fitting import fit
 from gp_distributions.fitting.starts import start_at_medians
@@ -28,7 +28,6 @@ from gp_distributions.judging.leave_one_out import left_out
 from gp_distributions.kernels.candidates import as_scaled_kernel, copied, distances_of
 from gp_distributions.kernels.defaults import default_kernels
 from gp_distributions.measures import PointClouds
-from gp_distributions.measures.kinds import KINDS
 from gp_distributions.models import DistributionGP, MixtureModel
 from gp_distributions.numerics.predictions import pseudo_bma_weights
 from gp_distributions.warnings import ConvergenceWarning, UndeterminedWarning, silenced, warn
@@ -231,11 +230,8 @@ def default_candidates(search: Search, seed: int) -> dict[str, Kernel]:
                 rows = transform.transform(valid if len(valid) else designs[:1])
             clouds = PointClouds.unpack(rows, search.dim)
             return default_kernels(clouds, seed=seed) | kernels
-    if isinstance(search, FreeSearch):
-        return default_kernels(PointClouds.unpack(search.starts, search.dim), seed=seed)
-    if isinstance(search, PoolSearch) and (block := search.pool.block) is not None:
-        kinds: dict[str, Any] = {name: kind for kind, name in KINDS.items()}
-        return default_kernels(kinds[block.kind].unpack(search.pool.rows, block.dim), seed=seed)
+    if search.clouds is not None:
+        return default_kernels(search.clouds, seed=seed)
     raise ValueError(
         "Expected a PoolSearch of distributions, a DesignSearch with dim= or a FreeSearch for "
         f'model="compare", got {type(search).__name__}. Pass kernels by name, such as '

@@ -30,6 +30,7 @@ from gp_distributions.bayesopt.priors import covariate_lengthscale_priors
 from gp_distributions.bayesopt.proposing import derived_seed, one_by_one, seeded
 from gp_distributions.bayesopt.records import candidate_key
 from gp_distributions.distances.evaluation import looking_up
+from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.kernels.mixed import Structure, mixed_kernel
 from gp_distributions.measures.arrays import integer
 from gp_distributions.measures.encoding import CovariateEncoding, MixedEncoding, Scaling
@@ -170,7 +171,13 @@ class MixedSearch(Search):
             ...     kernel = search.kernel({"shape": MMDKernel(1)})
             ...     return DistributionGP(X, Y, kernel, input_transform=search.input_transform)
         """
-        kernel = mixed_kernel(self.encoding, kernels, structure=structure, batch_shape=batch_shape)
+        defaults: dict[str, Kernel] = {
+            name: DistributionKernel(part.default_distance(), batch_shape=batch_shape)
+            for name, part in self.parts.items()
+            if part.clouds is not None and name not in (kernels or {})
+        }
+        given = defaults | dict(kernels or {})
+        kernel = mixed_kernel(self.encoding, given, structure=structure, batch_shape=batch_shape)
         return covariate_lengthscale_priors(kernel)
 
     def describe(self) -> dict[str, Any]:

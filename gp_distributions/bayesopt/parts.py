@@ -16,9 +16,12 @@ from torch import Tensor
 
 from gp_distributions.bayesopt.free_shapes import Penalty, check_bounds
 from gp_distributions.bayesopt.pool import PoolLookUp
-from gp_distributions.kernels.named import SlicedWassersteinKernel
+from gp_distributions.distances.base import Distance
+from gp_distributions.kernels.default import default_distance
+from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.measures.covariates import Level
 from gp_distributions.measures.encoding import CovariateEncoding, Levels, Scaling
+from gp_distributions.measures.kinds import Distributions
 from gp_distributions.rows.columns import Columns
 from gp_distributions.rows.layout import Block
 
@@ -34,10 +37,13 @@ class Part(ABC):
 
     Attributes:
         dim: Dimension of the atoms, or ``None`` if there are none or it is not known.
+        clouds: Distributions in whose spread default kernels measure coordinates. ``None`` for the
+            spread of those that a model sees first.
         input_transform: Input transform from the inputs to rows, or ``None``.
     """
 
     dim: int | None = None
+    clouds: Distributions | None = None
     input_transform: InputTransform | None = None
 
     def block(self, name: str) -> Block | CovariateEncoding | None:
@@ -51,6 +57,23 @@ class Part(ABC):
             encoding of numbers and categories. Scales of numbers apply to what :meth:`inputs` returns.
         """
         return None if self.dim is None else Block("clouds", self.dim)
+
+    def default_distance(self) -> Distance:
+        """Returns the distance of default kernels of the part.
+
+        Raises:
+            ValueError: If the dimension of the atoms is not known.
+        """
+        if self.clouds is not None:
+            distance = default_distance(self.clouds)
+            distance.adapt(self.clouds.pack())  # once, so that a pool can keep its distances
+            return distance
+        if self.dim is None:
+            raise ValueError(
+                "Expected a model, because the dimension of the atoms is not known, as for a pool of "
+                "rows. Pass model=, or give the search PointClouds or dim=."
+            )
+        return default_distance(Block("clouds", self.dim))
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
@@ -99,12 +122,7 @@ class Search(Part):
         Raises:
             ValueError: If the dimension of the atoms is not known.
         """
-        if self.dim is None:
-            raise ValueError(
-                "Expected a model, because the dimension of the atoms is not known, as for a pool of "
-                "rows. Pass model=, or give the search PointClouds or dim=."
-            )
-        base = SlicedWassersteinKernel(self.dim, profile="matern52", batch_shape=batch_shape)
+        base = DistributionKernel(self.default_distance(), batch_shape=batch_shape)
         return ScaleKernel(base, batch_shape=batch_shape)
 
     @abstractmethod

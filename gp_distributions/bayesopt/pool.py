@@ -46,6 +46,7 @@ class Pool:
 
     Attributes:
         rows: The candidates, ``N x width``.
+        clouds: The candidates as distributions; ``None`` for a tensor of rows.
         dim: Dimension of the atoms of :class:`PointClouds`, else ``None``.
         block: Kind and dimension of the candidates; ``None`` for a tensor of rows.
         labels: Labels of the candidates, or ``None``.
@@ -71,6 +72,7 @@ class Pool:
                 f"Expected N >= 1 clouds or an N x width tensor of rows, got shape {tuple(rows.shape)}."
             )
         self.rows = rows.detach()
+        self.clouds = None if isinstance(candidates, Tensor) else candidates
         self.dim = candidates.dim if isinstance(candidates, PointClouds) else None
         kind = kind_of(candidates)
         self.block = None if isinstance(candidates, Tensor) else Block(str(kind), candidates.dim)

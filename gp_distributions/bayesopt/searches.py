@@ -55,6 +55,7 @@ class PoolSearch(FinitePart, Search):
     def __init__(self, pool: Pool | Distributions | Tensor) -> None:
         self.pool = pool if isinstance(pool, Pool) else Pool(pool)
         self.dim = self.pool.dim
+        self.clouds = self.pool.clouds
 
     def block(self, name: str) -> Block | None:
         """Returns the kind and dimension of the clouds, or ``None`` for a pool of rows."""
@@ -227,6 +228,7 @@ class FreeSearch(ContinuousPart, Search):
         self.bounds = check_bounds(bounds, starts.dim)
         rows = starts.pack().detach()
         distinct = {row.tobytes(): index for index, row in enumerate(rows.cpu().numpy())}
+        self.clouds = starts[list(distinct.values())]
         self.starts = rows[list(distinct.values())]
         self.penalty = penalty
         self.penalty_weight = penalty_weight

@@ -65,9 +65,10 @@ class ShapeOptimizer:
             or 0 if several kernels are compared.
         model: A function that makes a model, to be fitted, from a ``T x width`` tensor of inputs (rows,
             or designs for a :class:`DesignSearch`) and a ``T x outcomes`` tensor. Its random numbers, if
-            any, must have a fixed seed. Default: a model with a scaled ``SlicedWassersteinKernel(dim,
-            profile="matern52")`` for each outcome, or a :func:`mixed_kernel` for a :class:`MixedSearch`,
-            with a :func:`median_lengthscale_prior`.
+            any, must have a fixed seed. Default: a model with the default kernel of
+            :class:`DistributionGP` for each outcome, with coordinates in their spread over all clouds of
+            the search if they are known; or a :func:`mixed_kernel` for a :class:`MixedSearch`; with a
+            :func:`median_lengthscale_prior`.
 
             Or a list or a dictionary of kernels, distances and such functions. At each step all of them
             predict each evaluation from the others. The model is their mixture with the weights of

@@ -11,6 +11,7 @@ from gp_distributions.distances.principal import PrincipalDistance
 from gp_distributions.distances.rigid_sliced_wasserstein import RigidSlicedWasserstein
 from gp_distributions.distances.scaled import ScaledDistance
 from gp_distributions.distances.sliced_wasserstein import SlicedWasserstein
+from gp_distributions.distances.standardized import StandardizedDistance
 from gp_distributions.distances.total_variation import TotalVariation
 from gp_distributions.distances.transport import LinearTransport, SinkhornPotential
 
@@ -28,6 +29,7 @@ __all__ = [
     "ScaledDistance",
     "SinkhornPotential",
     "SlicedWasserstein",
+    "StandardizedDistance",
     "TotalVariation",
     "invert_embedding",
 ]

@@ -13,17 +13,14 @@ from gpytorch.constraints import Positive
 from gpytorch.priors import LogNormalPrior, Prior
 from torch import Tensor
 
-from gp_distributions.distances import evaluation
 from gp_distributions.distances.base import Distance
-from gp_distributions.distances.embedded_rows import Rows, rows_of
-from gp_distributions.distances.wrapper import DistanceWrapper
-from gp_distributions.rows.clouds import join_rows
+from gp_distributions.distances.multiplied import MultipliedDistance
 
 # Standard deviation of the logarithms of the scales under the default prior.
 _SPREAD = math.sqrt(3.0)
 
 
-class ScaledDistance(DistanceWrapper, gpytorch.Module):
+class ScaledDistance(MultipliedDistance, gpytorch.Module):
     r"""A distance with a learnable scale for each coordinate, which tells which coordinates matter.
 
     Coordinates are multiplied by positive scales :math:`s_1, \dots, s_d` before the distance sees them:
@@ -39,8 +36,8 @@ class ScaledDistance(DistanceWrapper, gpytorch.Module):
     Scales are one at construction. :func:`fit` learns them by marginal likelihood, with a guard against
     overfitting, if they require a gradient, as they do by default;
     ``distance.raw_scales.requires_grad_(False)`` fixes them. Coordinates in different units should be
-    normalised first, with :meth:`PointClouds.normalize` or :class:`NormalizeClouds`, so that scales can
-    be compared. Intervals are too narrow if scales are learned from few clouds;
+    standardised first, ``ScaledDistance(StandardizedDistance(distance))``, so that scales can be
+    compared. Intervals are too narrow if scales are learned from few clouds;
     :func:`integrate_hyperparameters` of the fitted model keeps the scales and makes intervals wider.
 
     Around :class:`RigidSlicedWasserstein`, all coordinates that rotate have one scale, all normals have
@@ -75,11 +72,6 @@ class ScaledDistance(DistanceWrapper, gpytorch.Module):
         self, distance: Distance, *, scales_prior: Prior | _DefaultType | None = DEFAULT
     ) -> None:
         super().__init__(distance)
-        if not distance.reads_coordinates:
-            raise ValueError(
-                f"Expected a distance that reads coordinates, got {type(distance).__name__}, whose "
-                "atoms are labels or indices."
-            )
         size = len(self._groups)
         # A single scale is always one: there is nothing to learn.
         raw = torch.nn.Parameter(torch.zeros(size, dtype=torch.float64), requires_grad=size > 1)
@@ -93,6 +85,11 @@ class ScaledDistance(DistanceWrapper, gpytorch.Module):
 
     # GPyTorch's __call__ would not call forward hooks.
     __call__ = torch.nn.Module.__call__
+
+    @property
+    def multipliers(self) -> Tensor:
+        """The scale of each coordinate, of shape ``d``."""
+        return self.scales
 
     @property
     def scales(self) -> Tensor:
@@ -129,45 +126,6 @@ class ScaledDistance(DistanceWrapper, gpytorch.Module):
         """Numbers of successive coordinates that share a scale."""
         together = [count for count in (self.num_rotating, self.num_normals) if count]
         return [*together, *[1] * (self.dim - sum(together))]
-
-    @property
-    def _factors(self) -> Tensor:
-        """Factors of the columns of an atom; for Gaussians also of the entries of the covariance."""
-        scales = self.scales
-        if self.inputs == "clouds":
-            return scales
-        return torch.cat([scales, torch.outer(scales, scales).flatten()])
-
-    def represent_rows(self, rows: Tensor, factors: Tensor | None = None) -> Tensor:
-        """Represent all rows as the distance does for scaled coordinates."""
-        own = self._factors.to(rows)
-        return self.distance.represent_rows(rows, own if factors is None else own * factors)
-
-    def represent(self, points: Tensor, weights: Tensor) -> Tensor:
-        """Represent clouds as the distance does for scaled coordinates."""
-        return self.distance.represent(points * self._factors.to(points), weights)
-
-    @property
-    def euclidean(self) -> bool:
-        """Whether the distance is the Euclidean distance between representations."""
-        return self.distance.euclidean
-
-    def compare_all(self, r1: Tensor, r2: Tensor) -> Tensor:
-        """Compute the squared distances between all pairs of representations."""
-        return self.distance.compare_all(r1, r2)
-
-    def compare_paired(self, r1: Tensor, r2: Tensor) -> Tensor:
-        """Compute the squared distances between corresponding representations, ``batch_shape x N``."""
-        return self.distance.compare_paired(r1, r2)
-
-    def squared_norms(self, rows: Rows) -> Tensor:
-        """Compute squared distances to the origin of inner products of the distance."""
-        points, weights = self.block.split(rows_of(rows))
-        points = points * evaluation.settled(self)._factors.to(points)
-        weighted = self.block.atom_columns is not None
-        return self.distance.squared_norms(
-            join_rows(points, weights) if weighted else points.flatten(-2)
-        )
 
     def extra_repr(self) -> str:
         """Return the scales, for printing."""

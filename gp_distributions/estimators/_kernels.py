@@ -26,6 +26,7 @@ from gp_distributions.distances import (
 from gp_distributions.distances.transport import TransportDistance
 from gp_distributions.estimators._samples import DistributionEstimator, as_array
 from gp_distributions.kernels import DistributionKernel, Profile, mixed_kernel
+from gp_distributions.kernels.default import in_spread, standardized
 from gp_distributions.kernels.mixed import Structure
 from gp_distributions.measures import MixedInputs, PointClouds, ReferenceMeasure
 from gp_distributions.measures.inputs import Inputs
@@ -141,5 +142,10 @@ class ProcessEstimator(DistanceEstimator):
 
     def _compare(self, training: Distributions, batch_shape: torch.Size) -> DistributionKernel:
         """Make the kernel that ``distance``, ``options`` and ``profile`` describe."""
-        distance, profile = self._make_distance(training), copy.deepcopy(self.profile)
+        profile = copy.deepcopy(self.profile)
+        named = not isinstance(self.distance, Distance)
+        seen = in_spread(training) if named and isinstance(training, PointClouds) else training
+        distance = self._make_distance(seen)
+        if named and distance.reads_coordinates:
+            distance = standardized(distance, training)
         return DistributionKernel(distance, profile, batch_shape=batch_shape)

@@ -28,9 +28,10 @@ class DistributionGPClassifier(ClassifierMixin, ProcessEstimator):
     which some columns hold bags, as :meth:`MixedInputs.from_frame` does.
 
     Args:
-        distance: Name of a distance (:class:`GramTransformer` lists the names), or a
-            :class:`Distance`, which is copied.
+        distance: Name of a distance (:class:`GramTransformer` lists the names), inside a
+            :class:`StandardizedDistance`; or a :class:`Distance`, which is copied as it is.
         options: Keyword options of the named distance and of :meth:`ReferenceMeasure.from_data`.
+            Lengths, such as a bandwidth, are in units of the spread of the coordinates.
         profile: Profile or its name, as in :class:`DistributionKernel`.
         kernel: GPyTorch kernel on rows, which is copied. It replaces the scaled kernel that
             ``distance``, ``options`` and ``profile`` describe. For mixed inputs, make it with

@@ -12,6 +12,7 @@ from gp_distributions.distances.mmd import MMD
 from gp_distributions.distances.rigid_sliced_wasserstein import RigidSlicedWasserstein
 from gp_distributions.distances.sliced_wasserstein import SlicedWasserstein
 from gp_distributions.distances.transport import LinearTransport
+from gp_distributions.kernels.default import in_spread, standardized
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.kernels.mixed import mixed_kernel
 from gp_distributions.measures.gaussian_mixtures import GaussianMixtures
@@ -43,8 +44,9 @@ def default_kernels(X: Inputs, *, seed: int = 0) -> dict[str, Kernel]:
     (``"energy"``); :class:`LinearTransport` to a mean shape of 20 atoms (``"transport"``); and in two
     and three dimensions :class:`RigidSlicedWasserstein` (``"rigid"``). Each has the profiles
     ``"matern52"`` and ``"exponential"``, which share its distances, so that the clouds are embedded
-    only once. With more than 44,721 atoms, MMD has 500 features, and the energy distance is left out;
-    linear transport is left out if the mean shape is a point, as for clouds of one atom.
+    only once. All measure each coordinate in its spread over ``X``: :class:`StandardizedDistance`.
+    With more than 44,721 atoms, MMD has 500 features, and the energy distance is left out; linear
+    transport is left out if the mean shape is a point, as for clouds of one atom.
 
     :class:`Gaussians` have those distances that have closed forms, and :class:`GaussianMixtures` MMD
     at three scales. For :class:`MixedInputs`, each kernel is the product of such a kernel for each
@@ -90,26 +92,31 @@ def _distances(X: Distributions, seed: int) -> dict[str, Distance]:
     dim = X.dim
     options: dict[str, Any] = {"inputs": KINDS[type(X)], "seed": seed}
     median = _mmd(X, options)
+    rows = X.pack()
+    standardized(median, X).adapt(rows)
+    assert median.bandwidth is not None
     found: dict[str, Distance] = {}
     if not isinstance(X, GaussianMixtures):
         found["sw2"] = SlicedWasserstein(dim, **options)
         found["sw1"] = SlicedWasserstein(dim, p=1, **options)
         found["centred"] = SlicedWasserstein(dim, center=True, **options)
     found["mmd"] = median
-    assert median.bandwidth is not None
     found["mmd small"] = _mmd(X, options, _SMALL * median.bandwidth.item())
     if isinstance(X, GaussianMixtures):
         found["mmd large"] = _mmd(X, options, median.bandwidth.item() / _SMALL)
     if isinstance(X, PointClouds):
         if median.num_features is None:
             found["energy"] = MMD(dim, kernel="energy", seed=seed)
-        reference = _mean_shape(X, seed)
+        reference = _mean_shape(in_spread(X), seed)
         if torch.pdist(reference.points).max() > _POINT * median.bandwidth:
             found["transport"] = LinearTransport(reference)
     normals = X.num_normals if isinstance(X, PointClouds) else 0
     space = dim - normals
     if not isinstance(X, GaussianMixtures) and space in (2, 3) and normals in (0, space):
         found["rigid"] = RigidSlicedWasserstein(dim, inputs=KINDS[type(X)], normals=normals)
+    found = {name: standardized(distance, X) for name, distance in found.items()}
+    for distance in found.values():
+        distance.adapt(rows)
     return found
 
 
@@ -123,11 +130,9 @@ def _mean_shape(X: PointClouds, seed: int) -> ReferenceMeasure:
 
 
 def _mmd(X: Distributions, options: dict[str, Any], bandwidth: float | None = None) -> MMD:
-    """Make an MMD, by default at the median distance between the atoms of ``X``."""
+    """Make an MMD, by default at the median distance between the atoms that it sees first."""
     many = isinstance(X, PointClouds) and float(X.sizes.sum()) ** 2 > _PAIRS
-    distance = MMD(X.dim, bandwidth=bandwidth, num_features=_FEATURES if many else None, **options)
-    distance.adapt(X.pack())
-    return distance
+    return MMD(X.dim, bandwidth=bandwidth, num_features=_FEATURES if many else None, **options)
 
 
 def _of_mixed(X: MixedInputs, seed: int) -> dict[str, Kernel]:

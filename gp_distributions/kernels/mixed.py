@@ -12,8 +12,10 @@ from gpytorch.constraints import Positive
 from gpytorch.kernels import AdditiveKernel, Kernel, MaternKernel, ProductKernel, ScaleKernel
 
 from gp_distributions.kernels.block_kernel import BlockKernel
-from gp_distributions.kernels.named import MMDKernel, SlicedWassersteinKernel
-from gp_distributions.measures.encoding import CovariateEncoding, MixedEncoding
+from gp_distributions.kernels.default import default_distance
+from gp_distributions.kernels.distribution_kernel import DistributionKernel
+from gp_distributions.measures.encoding import CovariateEncoding, MixedEncoding, Part
+from gp_distributions.measures.kinds import Distributions
 from gp_distributions.measures.mixed_inputs import MixedInputs
 from gp_distributions.rows.layout import Block
 
@@ -46,10 +48,10 @@ def mixed_kernel(
     Args:
         inputs: The training inputs, or their encoding, which determine the columns of each block.
         kernels: Kernels of some blocks, by name, each on the columns of its block: distributions, or
-            the encoded covariates. The default is ``SlicedWassersteinKernel`` for clouds and Gaussians,
-            ``MMDKernel`` for mixtures, and, for covariates, the product of a Matern 5/2 kernel of the
-            numbers and BoTorch's ``CategoricalKernel`` of the categories, with a lengthscale for each
-            column.
+            the encoded covariates. The default is a kernel of ``SlicedWasserstein`` for clouds and
+            Gaussians and of ``MMD`` for mixtures, both inside a :class:`StandardizedDistance`, and, for
+            covariates, the product of a Matern 5/2 kernel of the numbers and BoTorch's
+            ``CategoricalKernel`` of the categories, with a lengthscale for each column.
         structure: ``"product"``, ``"sum"`` or ``"sum+product"``.
         batch_shape: Batch shape of the parameters of default kernels and of outputscales, such as the
             number of outputs of a :class:`DistributionGP`.
@@ -78,8 +80,9 @@ def mixed_kernel(
             f"Expected kernels of the blocks {list(encoding.blocks)}, got one of {unknown[0]!r}."
         )
     columns = encoding.columns
+    sources = inputs.blocks if isinstance(inputs, MixedInputs) else encoding.blocks
     parts = [
-        BlockKernel(given.get(name) or _default(block, batch_shape), columns[name])
+        BlockKernel(given.get(name) or _default(block, sources[name], batch_shape), columns[name])
         for name, block in encoding.blocks.items()
     ]
     if structure == "product" or len(parts) == 1:
@@ -88,11 +91,14 @@ def mixed_kernel(
     return AdditiveKernel(*(_scaled(term, 1 / len(terms), batch_shape) for term in terms))
 
 
-def _default(block: Block | CovariateEncoding, batch_shape: torch.Size) -> Kernel:
-    if isinstance(block, Block):
-        if block.kind == "mixtures":
-            return MMDKernel(block.dim, inputs=block.kind, batch_shape=batch_shape)
-        return SlicedWassersteinKernel(block.dim, inputs=block.kind, batch_shape=batch_shape)
+def _default(
+    block: Block | CovariateEncoding,
+    source: Part | Block | CovariateEncoding,
+    batch_shape: torch.Size,
+) -> Kernel:
+    if isinstance(source, Distributions | Block):
+        return DistributionKernel(default_distance(source), batch_shape=batch_shape)
+    assert isinstance(block, CovariateEncoding)
     factors: list[Kernel] = []
     for kind, places in ((MaternKernel, block.numbers), (CategoricalKernel, block.categories)):
         if places:

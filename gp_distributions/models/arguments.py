@@ -9,7 +9,7 @@ import torch
 from botorch.models.transforms.input import ChainedInputTransform, InputTransform
 from botorch.models.transforms.outcome import Standardize
 from gpytorch.constraints import GreaterThan
-from gpytorch.kernels import Kernel, ScaleKernel
+from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import (
     FixedNoiseGaussianLikelihood,
     GaussianLikelihood,
@@ -19,12 +19,11 @@ from gpytorch.likelihoods import (
 from gpytorch.priors import LogNormalPrior
 from torch import Tensor
 
+from gp_distributions.kernels.default import default_kernel
 from gp_distributions.kernels.mixed import mixed_kernel
-from gp_distributions.kernels.named import SlicedWassersteinKernel
 from gp_distributions.kernels.reading import check_kind, distribution_kernels, readers
 from gp_distributions.measures import (
     GaussianMixtures,
-    Gaussians,
     MixedInputs,
     PointClouds,
 )
@@ -149,9 +148,7 @@ def _default_kernel(train_X: Inputs | Tensor, batch_shape: torch.Size) -> Kernel
             "covar_module is needed unless train_X are PointClouds or Gaussians. Pass for example "
             'SlicedWassersteinKernel(dim) for rows of clouds, or MMDKernel(dim, inputs="mixtures").'
         )
-    inputs = "gaussians" if isinstance(train_X, Gaussians) else "clouds"
-    kernel = SlicedWassersteinKernel(train_X.dim, inputs=inputs, batch_shape=batch_shape)
-    return ScaleKernel(kernel, batch_shape=batch_shape)
+    return default_kernel(train_X, batch_shape)
 
 
 def standardize(targets: Tensor) -> Standardize:

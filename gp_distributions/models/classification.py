@@ -45,8 +45,8 @@ class ClassificationGP(Classification, SharedKernelGP):  # type: ignore[misc]
     Args:
         train_X: The ``T`` training clouds, rows or designs, as for :class:`DistributionGP`.
         train_Y: The ``T`` labels: strings, integers or other values that NumPy can sort.
-        covar_module: A kernel on rows. The default for :class:`PointClouds` and :class:`Gaussians` is a
-            scaled ``SlicedWassersteinKernel(dim, profile="matern52")``.
+        covar_module: A kernel on rows. The default for :class:`PointClouds` and :class:`Gaussians` is
+            that of :class:`DistributionGP`.
         alpha_epsilon: The concentration :math:`\alpha_\epsilon` of the classes that are not the label.
             Smaller values give more confident probabilities. :func:`fit` selects a value.
         temperature: The temperature :math:`\tau` of the probabilities, which are

@@ -86,8 +86,10 @@ class DistributionGP(Regression, SingleTaskGP):
             data are detached from the graph, and their dtype becomes the dtype of the model.
         train_Y: The targets, ``T`` or ``T x outputs``, as a tensor or an array.
         covar_module: A kernel on rows. The default for :class:`PointClouds` and :class:`Gaussians` is a
-            scaled ``SlicedWassersteinKernel(dim, profile="matern52")`` for each output, and for
-            :class:`MixedInputs` it is ``mixed_kernel(train_X)``.
+            scaled Matern 5/2 kernel of ``SlicedWasserstein`` for each output, inside a
+            :class:`StandardizedDistance`, which measures each coordinate in its spread over the
+            training atoms; and for :class:`MixedInputs` it is ``mixed_kernel(train_X)``. A kernel that
+            is passed reads coordinates in their own units.
         likelihood: The likelihood. Its noise is in units of the transformed targets, which are
             standardised by default. The default is Gaussian noise with BoTorch's log-normal prior and,
             in double precision, a lower bound of 1e-8 instead of 1e-4.

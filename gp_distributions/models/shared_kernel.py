@@ -51,7 +51,7 @@ class SharedKernelGP(DistributionGP):
         train_X: The ``T`` training clouds, rows or designs, as for :class:`DistributionGP`.
         train_Y: The targets, ``T x outputs``, or ``T`` for one output.
         covar_module: A kernel on rows, without a batch axis. The default for :class:`PointClouds` and
-            :class:`Gaussians` is a scaled ``SlicedWassersteinKernel(dim, profile="matern52")``.
+            :class:`Gaussians` is that of :class:`DistributionGP`.
         likelihood: The likelihood. The default is Gaussian noise with one variance for all outputs. Any
             other likelihood with analytic marginals needs one factorisation for each output.
         mean_module: The mean. The default is a constant for each output.

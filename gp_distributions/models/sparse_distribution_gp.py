@@ -89,8 +89,8 @@ class SparseDistributionGP(SparseInference):
             ``piece`` and ``sample``.
         train_Y: The targets, ``T`` or ``T x outputs``. ``None`` if the pieces carry their targets.
         covar_module: A kernel on rows, without a batch axis. The default for :class:`PointClouds` and
-            :class:`Gaussians` is a scaled ``SlicedWassersteinKernel(dim, profile="matern52")``, and for
-            :class:`MixedInputs` it is ``mixed_kernel(train_X)``.
+            :class:`Gaussians` is that of :class:`DistributionGP`, and for :class:`MixedInputs` it is
+            ``mixed_kernel(train_X)``.
         num_inducing: Number ``M`` of inducing clouds. If there are at most ``M`` clouds, all of them are
             inducing; if there are more, fewer than ``M`` are where fewer differ.
         likelihood: A ``GaussianLikelihood`` or a :class:`SamplingNoiseLikelihood`, in units of the

@@ -128,7 +128,7 @@ class TestOptimum:
         modules = optimizer.model().covar_module.modules()
         kernels = [k for k in modules if getattr(k, "has_lengthscale", False)]
         assert [type(k).__name__ for k in kernels] == [
-            "SlicedWassersteinKernel",
+            "DistributionKernel",
             "MaternKernel",
             "CategoricalKernel",
         ]

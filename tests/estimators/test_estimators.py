@@ -31,6 +31,7 @@ from gp_distributions import (
     SlicedWasserstein,
     SlicedWassersteinKernel,
     SparseDistributionGP,
+    StandardizedDistance,
     fit,
 )
 from gp_distributions.distances.mmd import MMD
@@ -153,7 +154,8 @@ def test_sparse_regressor_is_the_sparse_model() -> None:
     X, y = bags(40)
     y = y + 0.1 * np.random.default_rng(0).normal(size=40)
     clouds = PointClouds.from_list(X)
-    kernel = ScaleKernel(SlicedWassersteinKernel(2, **SMALL))
+    distance = StandardizedDistance(SlicedWasserstein(2, **SMALL))
+    kernel = ScaleKernel(DistributionKernel(distance))
     model = SparseDistributionGP(clouds, y, kernel, num_inducing=20, seed=3)
     mean, std = fit(model, restarts=0, seed=3).predict(clouds)
     regressor = DistributionGPRegressor(num_inducing=20, options=SMALL, restarts=0, seed=3)

@@ -1,0 +1,87 @@
+"""The base class of distances that multiply coordinates before another distance sees them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gp_distributions.distances import evaluation
+from gp_distributions.distances.base import Distance
+from gp_distributions.distances.embedded_rows import Rows, rows_of
+from gp_distributions.distances.wrapper import DistanceWrapper
+from gp_distributions.rows.clouds import join_rows
+
+
+class MultipliedDistance(DistanceWrapper):
+    r"""Base class of distances between distributions whose coordinates are multiplied by factors.
+
+    .. math:: d_s(P, P') = d(S P, S P'), \qquad S = \operatorname{diag}(s_1, \dots, s_d).
+
+    The means of Gaussians and mixtures are multiplied by ``S``, and their covariances become
+    :math:`S \Sigma S`. A subclass defines :attr:`multipliers`.
+
+    Args:
+        distance: Distance that reads the multiplied coordinates.
+
+    Raises:
+        TypeError: If ``distance`` is not a :class:`Distance`.
+        ValueError: If the atoms of the distance are labels or indices, which have no scale.
+    """
+
+    def __init__(self, distance: Distance) -> None:
+        super().__init__(distance)
+        if not distance.reads_coordinates:
+            raise ValueError(
+                f"Expected a distance that reads coordinates, got {type(distance).__name__}, whose "
+                "atoms are labels or indices."
+            )
+
+    @property
+    @abstractmethod
+    def multipliers(self) -> Tensor:
+        """The factor of each coordinate, of shape ``d``."""
+
+    @property
+    def _factors(self) -> Tensor:
+        """Factors of the columns of an atom; for Gaussians also of the entries of the covariance."""
+        factors = self.multipliers
+        if self.inputs == "clouds":
+            return factors
+        return torch.cat([factors, torch.outer(factors, factors).flatten()])
+
+    def represent_rows(self, rows: Tensor, factors: Tensor | None = None) -> Tensor:
+        """Represent all rows as the distance does for multiplied coordinates."""
+        own = self._factors.to(rows)
+        return self.distance.represent_rows(rows, own if factors is None else own * factors)
+
+    def represent(self, points: Tensor, weights: Tensor) -> Tensor:
+        """Represent clouds as the distance does for multiplied coordinates."""
+        return self.distance.represent(points * self._factors.to(points), weights)
+
+    @property
+    def euclidean(self) -> bool:
+        """Whether the distance is the Euclidean distance between representations."""
+        return self.distance.euclidean
+
+    def compare_all(self, r1: Tensor, r2: Tensor) -> Tensor:
+        """Compute the squared distances between all pairs of representations."""
+        return self.distance.compare_all(r1, r2)
+
+    def compare_paired(self, r1: Tensor, r2: Tensor) -> Tensor:
+        """Compute the squared distances between corresponding representations, ``batch_shape x N``."""
+        return self.distance.compare_paired(r1, r2)
+
+    def squared_norms(self, rows: Rows) -> Tensor:
+        """Compute squared distances to the origin of inner products of the distance."""
+        this: Any = self  # mypy: wrappers only read what the protocol may set
+        evaluation.adapt(this, rows_of(rows))
+        return self.distance.squared_norms(evaluation.settled(this)._multiplied(rows_of(rows)))
+
+    def _multiplied(self, rows: Tensor) -> Tensor:
+        """Return the rows that the distance reads."""
+        points, weights = self.block.split(rows)
+        points = points * self._factors.to(points)
+        return points.flatten(-2) if self.block.atom_columns is None else join_rows(points, weights)

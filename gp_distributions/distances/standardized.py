@@ -1,0 +1,152 @@
+"""A distance between distributions whose coordinates are measured in their spread."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from gp_distributions.distances.base import Distance
+from gp_distributions.distances.multiplied import MultipliedDistance
+from gp_distributions.measures.arrays import integer, positive
+from gp_distributions.rows.layout import normalized
+
+
+class StandardizedDistance(MultipliedDistance):
+    r"""A distance that measures each coordinate in its spread over the first clouds that it sees.
+
+    With the standard deviations :math:`\sigma_1, \dots, \sigma_d` of the average of these clouds,
+    usually the training clouds, in which each cloud counts once,
+
+    .. math:: d_\sigma(P, P') = d(S P, S P'), \qquad
+        S = \operatorname{diag}(1 / \sigma_1, \dots, 1 / \sigma_d).
+
+    Distances thus do not depend on the units of coordinates: years and euros count alike. Nothing is
+    learned. For Gaussians and mixtures, the spread includes the variances, and covariances are scaled
+    along with means. A coordinate that is constant, up to rounding, stays as it is. Coordinates that
+    rotate together, as in :class:`RigidSlicedWasserstein`, share one spread, the root mean square of
+    theirs. The distance keeps its properties: ``embed``, and positive definiteness with every profile.
+
+    It is the distance of the kernels that models make themselves. A reference measure is not scaled with
+    the clouds.
+
+    Args:
+        distance: Distance that reads the standardised coordinates.
+        geometric: Whether the coordinates are positions in a space, where lengths along different axes
+            compare. They share one spread.
+        num_normals: Number of columns at the end that hold unit normals. They have no unit, and are
+            multiplied by ``normals_factor`` instead.
+        normals_factor: Length of normals, in units of the spread of the positions.
+
+    Attributes:
+        spread: Standard deviation of each coordinate, of shape ``d`` and in units of the coordinates.
+            NaN until the distance has seen clouds.
+
+    Raises:
+        TypeError: If ``distance`` is not a :class:`Distance`.
+        ValueError: If the atoms of the distance are labels or indices; ``num_normals`` is not an
+            integer >= 0, leaves no other coordinate or includes one that rotates; or
+            ``normals_factor`` is not positive and finite.
+
+    Example:
+        >>> from gp_distributions import PointClouds, SlicedWasserstein
+        >>> from gp_distributions.distances import StandardizedDistance
+        >>> points = [[[0.0, 5e3]], [[2.0, 5e3]], [[0.0, 9e3]], [[2.0, 9e3]]]
+        >>> rows = PointClouds.from_list(points).pack()
+        >>> distance = StandardizedDistance(SlicedWasserstein(2))
+        >>> distance.adapt(rows)
+        >>> distance.squared(rows[:1], rows).round(decimals=6)
+        tensor([[0., 2., 2., 4.]], dtype=torch.float64)
+        >>> distance.spread
+        tensor([1.0000e+00, 2.0000e+03], dtype=torch.float64)
+    """
+
+    spread: Tensor
+    _normals_factor: Tensor
+
+    def __init__(
+        self,
+        distance: Distance,
+        *,
+        geometric: bool = False,
+        num_normals: int = 0,
+        normals_factor: float = 3.0,
+    ) -> None:
+        super().__init__(distance)
+        self.geometric = geometric
+        self.num_normals = integer(num_normals, "num_normals", least=0)
+        most = self.dim - max(self.num_rotating, 1)
+        if self.num_normals > most:
+            raise ValueError(
+                f"Expected num_normals <= {most}, because positions come before normals, got "
+                f"{num_normals}."
+            )
+        unknown = torch.full((self.dim,), math.nan, dtype=torch.float64)
+        self.register_buffer("spread", unknown)
+        self.register_buffer("_normals_factor", torch.ones((), dtype=torch.float64))
+        self.normals_factor = normals_factor
+
+    @property
+    def normals_factor(self) -> Tensor:
+        """Length of normals, in units of the spread of the positions.
+
+        Raises:
+            ValueError: On assignment, if the value is not positive and finite.
+        """
+        return self._normals_factor
+
+    @normals_factor.setter
+    def normals_factor(self, value: Tensor | float) -> None:
+        self._normals_factor.fill_(positive(value, "normals_factor"))
+
+    @property
+    def multipliers(self) -> Tensor:
+        """The factor of each coordinate, of shape ``d``: the inverse of its spread."""
+        if bool(self.spread.isnan().any()):
+            raise ValueError("Expected a spread: call adapt() with rows first.")
+        positions, normals = self.spread.split([self.dim - self.num_normals, self.num_normals])
+        together = len(positions) if self.geometric else self.num_rotating
+        joint = positions[:together].square().mean().sqrt().expand(together)
+        units = torch.cat([joint, positions[together:]])
+        units = torch.where(units > 0, units, 1.0)
+        return torch.cat([1 / units, self.normals_factor.expand(len(normals))])
+
+    @torch.no_grad()
+    def adapt(self, rows: Tensor) -> None:
+        """Choose the spread, and then the settings of the distance, if they are not known yet."""
+        if not rows.numel() or not bool(self.spread.isnan().any()):
+            return
+        self.spread.copy_(self._spread_of(rows))
+        super().adapt(self._multiplied(rows))
+
+    def _spread_of(self, rows: Tensor) -> Tensor:
+        """Return the standard deviation of each coordinate in the average of the clouds."""
+        atoms, weights = self.block.split(rows)
+        weights = normalized(weights).flatten(0, -2)
+        points = atoms[..., : self.dim].flatten(0, -3)
+        present = weights > 0
+        # Differences to some atom are exactly zero if a coordinate is constant.
+        points = torch.where(present.unsqueeze(-1), points, 0.0)
+        largest = points.abs().amax((0, 1))
+        points = torch.where(present.unsqueeze(-1), points - points[present][0], 0.0)
+        shares = weights.unsqueeze(-2)
+        centre = (shares @ points).mean(0)
+        squares = (points - centre).square()
+        if self.inputs != "clouds":
+            variances = atoms[..., self.dim :].flatten(0, -3)[..., :: self.dim + 1]
+            squares = squares + torch.where(present.unsqueeze(-1), variances, 0.0)
+        spread = (shares @ squares).mean(0).squeeze(0).sqrt()
+        rounding = 64 * torch.finfo(spread.dtype).eps * largest
+        return torch.where(spread > rounding, spread, 0.0)
+
+    def extra_repr(self) -> str:
+        """Return the settings, for printing."""
+        known = not bool(self.spread.isnan().any())
+        shown = [f"spread={[float(f'{s:.3g}') for s in self.spread.tolist()]}"] if known else []
+        shown += ["geometric=True"] if self.geometric else []
+        if self.num_normals:
+            shown.append(
+                f"num_normals={self.num_normals}, normals_factor={self.normals_factor.item():.3g}"
+            )
+        return ", ".join(shown)

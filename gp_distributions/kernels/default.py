@@ -1,0 +1,63 @@
+"""The distance and the kernel that models have by default."""
+
+from __future__ import annotations
+
+import torch
+from gpytorch.kernels import ScaleKernel
+
+from gp_distributions.distances.base import Distance
+from gp_distributions.distances.mmd import MMD
+from gp_distributions.distances.sliced_wasserstein import SlicedWasserstein
+from gp_distributions.distances.standardized import StandardizedDistance
+from gp_distributions.kernels.distribution_kernel import DistributionKernel
+from gp_distributions.measures.kinds import KINDS, Distributions
+from gp_distributions.measures.point_clouds import PointClouds
+from gp_distributions.rows.layout import Block
+
+_NO_BATCH = torch.Size()
+
+
+def default_kernel(X: Distributions | Block, batch_shape: torch.Size = _NO_BATCH) -> ScaleKernel:
+    """Make the kernel that models have if none is passed: :func:`default_distance` in Matern 5/2.
+
+    Args:
+        X: Training inputs, or the layout of their rows.
+        batch_shape: Batch shape of the lengthscale and the outputscale.
+    """
+    kernel = DistributionKernel(default_distance(X), batch_shape=batch_shape)
+    return ScaleKernel(kernel, batch_shape=batch_shape)
+
+
+def default_distance(X: Distributions | Block) -> StandardizedDistance:
+    """Make the distance that models have if none is passed.
+
+    It is the sliced Wasserstein distance, for mixtures the maximum mean discrepancy, and is
+    :func:`standardized`.
+
+    Args:
+        X: Training inputs, or the layout of their rows.
+    """
+    kind = X.kind if isinstance(X, Block) else KINDS[type(X)]
+    distance = MMD if kind == "mixtures" else SlicedWasserstein
+    return standardized(distance(X.dim, inputs=kind), X)
+
+
+def standardized(distance: Distance, X: Distributions | Block) -> StandardizedDistance:
+    """Measure each coordinate in the spread of the training atoms, positions in one spread together.
+
+    Args:
+        distance: A distance that was made for the user, who did not choose units. It reads coordinates.
+        X: Training inputs, or the layout of their rows.
+    """
+    return StandardizedDistance(
+        distance,
+        geometric=getattr(X, "geometric", False),
+        num_normals=getattr(X, "num_normals", 0),
+    )
+
+
+def in_spread(X: PointClouds) -> PointClouds:
+    """Return clouds as :func:`standardized` distances see them, for a reference measure."""
+    distance = default_distance(X)
+    distance.adapt(X.pack())
+    return PointClouds(X.points * distance.multipliers.to(X.points), X.weights)

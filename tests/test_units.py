@@ -1,0 +1,110 @@
+"""Results do not depend on the units of coordinates unless the user chooses a kernel."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import Tensor
+
+from gp_distributions import (
+    DistributionGP,
+    DistributionGPRegressor,
+    MixedInputs,
+    PointClouds,
+    PoolSearch,
+    fit,
+    relevance,
+)
+from gp_distributions.kernels import default_kernels
+from gp_distributions.measures.inputs import Inputs
+
+COLUMNS = ["signal", "income", "education"]
+UNITS = torch.tensor([1.0, 15_000.0, 2.0], dtype=torch.float64)
+OFFSETS = torch.tensor([0.0, 40_000.0, 12.0], dtype=torch.float64)
+
+
+def bags() -> tuple[PointClouds, Tensor]:
+    """Bags of people, in standard units, whose education on average drives the target."""
+    generator = torch.Generator().manual_seed(0)
+    centres = torch.randn(160, 1, 3, generator=generator, dtype=torch.float64)
+    points = centres + torch.randn(160, 12, 3, generator=generator, dtype=torch.float64)
+    noise = torch.randn(160, generator=generator, dtype=torch.float64)
+    return PointClouds(points), torch.sin(centres[:, 0, 2]) + 0.1 * noise
+
+
+def r2(predicted: Tensor, y: Tensor) -> float:
+    return 1 - ((predicted - y).square().mean() / y.var(correction=0)).item()
+
+
+def by_model(X: Inputs, y: Tensor, new: Inputs) -> Tensor:
+    return fit(DistributionGP(X, y), progress=False).predict(new)[0]
+
+
+def of_clouds(X: PointClouds) -> Inputs:
+    return X
+
+
+def of_frame(X: PointClouds) -> Inputs:
+    frame = pd.DataFrame(X.points.flatten(0, 1).numpy(), columns=COLUMNS)
+    frame["bag"] = np.repeat(np.arange(len(X)), X.points.shape[1])
+    return PointClouds.from_frame(frame, bag="bag", columns=COLUMNS)
+
+
+def of_mixed(X: PointClouds) -> Inputs:
+    return MixedInputs(people=X)
+
+
+def by_estimator(X: Inputs, y: Tensor, new: Inputs) -> Tensor:
+    return torch.from_numpy(DistributionGPRegressor().fit(X, y).predict(new))
+
+
+@pytest.mark.parametrize(
+    ("read", "predict"),
+    [
+        (of_clouds, by_model),
+        (of_frame, by_model),
+        (of_mixed, by_model),
+        (of_clouds, by_estimator),
+    ],
+)
+def test_predictions_do_not_depend_on_units(
+    read: Callable[[PointClouds], Inputs], predict: Callable[[Inputs, Tensor, Inputs], Tensor]
+) -> None:
+    standard, y = bags()
+    scores = []
+    for X in (standard, PointClouds(OFFSETS + UNITS * standard.points)):
+        scores.append(r2(predict(read(X[:100]), y[:100], read(X[100:])), y[100:]))
+    assert scores[0] > 0.7
+    assert scores[1] == pytest.approx(scores[0], abs=0.02)
+
+
+def test_relevance_names_the_column_that_matters() -> None:
+    standard, y = bags()
+    X = PointClouds(OFFSETS + UNITS * standard.points)
+    found = relevance(fit(DistributionGP(X, y), progress=False), names=COLUMNS)
+    first = max((e for e in found.entries if e.coordinate), key=lambda entry: entry.loss)
+    assert first.coordinate == "education"
+
+
+def test_candidates_do_not_depend_on_units() -> None:
+    standard, _ = bags()
+    X = PointClouds(UNITS * standard.points)
+    for name, kernel in default_kernels(X[:20]).items():
+        if name.startswith("rigid"):
+            continue  # coordinates that rotate have one unit
+        expected = default_kernels(standard[:20])[name]
+        torch.testing.assert_close(
+            kernel(X[:20].pack()).to_dense(),
+            expected(standard[:20].pack()).to_dense(),
+            rtol=1e-6,
+            atol=1e-8,
+        )
+
+
+def test_searches_measure_coordinates_in_the_spread_of_the_pool() -> None:
+    X, _ = bags()
+    kernel = PoolSearch(X).default_kernel(torch.Size())
+    spread = kernel.base_kernel.distance.spread
+    torch.testing.assert_close(spread, X.normalize()._centre_and_scale(None)[1] * spread)
