@@ -39,11 +39,9 @@ class Distance(torch.nn.Module, ABC):
         supported_inputs: Accepted values of ``inputs``.
         reads_coordinates: Whether distances depend on the coordinates of atoms as numbers. If not, atoms
             are labels or indices, and may have any scale.
-        num_rotating: Number of leading coordinates that rotate together; they have one scale.
         ard_num_dims: Number of features with a lengthscale each in a kernel, unless it says otherwise;
             ``None`` for one lengthscale.
-        num_normals: Number of coordinates after these that are unit normals, which turn with them; they
-            have one scale of their own.
+        rotating: Sizes of the leading groups of coordinates that rotate together, with one scale each.
         trims_padding: Whether :meth:`represent` drops padding. If so, clouds of similar size are
             represented together, which is faster.
         chunk_elements: Largest number of floats in the intermediate results for a chunk of clouds,
@@ -68,9 +66,8 @@ class Distance(torch.nn.Module, ABC):
 
     supported_inputs: ClassVar[tuple[str, ...]] = ("clouds",)
     reads_coordinates: bool = True
-    num_rotating: int = 0
     ard_num_dims: int | None = None
-    num_normals: int = 0
+    rotating: tuple[int, ...] = ()
     trims_padding: bool = False
     chunk_elements: int = 2**18
     block_rows: int = 2048

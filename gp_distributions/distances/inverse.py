@@ -137,7 +137,7 @@ def invert_embedding(
             "Expected a SlicedWasserstein distance of order 2, a RigidSlicedWasserstein or a "
             f"LinearTransport between clouds, got {distance!r}, whose embeddings cannot be inverted."
         )
-    if distance.num_normals:
+    if isinstance(distance, RigidSlicedWasserstein) and distance.normals:
         raise ValueError(
             f"Expected a distance without normals, got {distance!r}: normals cannot move freely."
         )

@@ -166,14 +166,10 @@ class RigidSlicedWasserstein(Distance):
         self.register_buffer("slices", _mark_slices(space, self.marks))
 
     @property
-    def num_rotating(self) -> int:  # type: ignore[override]
-        """Number of leading coordinates that rotate: all but the normals and the marks."""
-        return self.dim - self.marks - self.normals
-
-    @property
-    def num_normals(self) -> int:  # type: ignore[override]
-        """Number of coordinates after these that are normals."""
-        return self.normals
+    def rotating(self) -> tuple[int, ...]:  # type: ignore[override]
+        """Numbers of positions and, if there are any, of normals, which rotate."""
+        space = self.dim - self.marks - self.normals
+        return (space, self.normals) if self.normals else (space,)
 
     @property
     def num_slices(self) -> int:
@@ -193,7 +189,7 @@ class RigidSlicedWasserstein(Distance):
             return self._coefficients(forth, -forth.flip(-1))
         if not (weights.requires_grad and torch.is_grad_enabled()):
             points, weights = drop_padding(points, weights)
-        sizes = [self.num_rotating, self.normals, self.marks]
+        sizes = [self.directions.shape[-1], self.normals, self.marks]
         moving, normals, fixed = points.split(sizes, dim=-1)
         if self.center:
             moving = moving - weights.unsqueeze(-2) @ moving

@@ -124,8 +124,7 @@ class ScaledDistance(MultipliedDistance, gpytorch.Module):
     @property
     def _groups(self) -> list[int]:
         """Numbers of successive coordinates that share a scale."""
-        together = [count for count in (self.num_rotating, self.num_normals) if count]
-        return [*together, *[1] * (self.dim - sum(together))]
+        return [*self.rotating, *[1] * (self.dim - sum(self.rotating))]
 
     def extra_repr(self) -> str:
         """Return the scales, for printing."""

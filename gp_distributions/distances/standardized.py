@@ -76,7 +76,7 @@ class StandardizedDistance(MultipliedDistance):
         super().__init__(distance)
         self.geometric = geometric
         self.num_normals = integer(num_normals, "num_normals", least=0)
-        most = self.dim - max(self.num_rotating, 1)
+        most = self.dim - max(self._turning, 1)
         if self.num_normals > most:
             raise ValueError(
                 f"Expected num_normals <= {most}, because positions come before normals, got "
@@ -86,6 +86,11 @@ class StandardizedDistance(MultipliedDistance):
         self.register_buffer("spread", unknown)
         self.register_buffer("_normals_factor", torch.ones((), dtype=torch.float64))
         self.normals_factor = normals_factor
+
+    @property
+    def _turning(self) -> int:
+        """Number of leading coordinates that rotate together."""
+        return next(iter(self.rotating), 0)
 
     @property
     def normals_factor(self) -> Tensor:
@@ -106,7 +111,7 @@ class StandardizedDistance(MultipliedDistance):
         if bool(self.spread.isnan().any()):
             raise ValueError("Expected a spread: call adapt() with rows first.")
         positions, normals = self.spread.split([self.dim - self.num_normals, self.num_normals])
-        together = len(positions) if self.geometric else self.num_rotating
+        together = len(positions) if self.geometric else self._turning
         joint = positions[:together].square().mean().sqrt().expand(together)
         units = torch.cat([joint, positions[together:]])
         units = torch.where(units > 0, units, 1.0)

@@ -37,14 +37,9 @@ class DistanceWrapper(Distance):
         return self.distance.reads_coordinates
 
     @property
-    def num_rotating(self) -> int:  # type: ignore[override]
-        """Number of leading coordinates that rotate together."""
-        return self.distance.num_rotating
-
-    @property
-    def num_normals(self) -> int:  # type: ignore[override]
-        """Number of coordinates after these that are normals."""
-        return self.distance.num_normals
+    def rotating(self) -> tuple[int, ...]:  # type: ignore[override]
+        """Sizes of the leading groups of coordinates that rotate together."""
+        return self.distance.rotating
 
     @property
     def trims_padding(self) -> bool:  # type: ignore[override]

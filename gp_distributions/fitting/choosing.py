@@ -15,6 +15,7 @@ from gp_distributions.distances.embedded_rows import EmbeddedRows
 from gp_distributions.distances.principal import PrincipalDistance
 from gp_distributions.fitting.ascent import PATIENCE, Ascent, set_values, values_of
 from gp_distributions.fitting.sampling_noise import learn_sampling_noise
+from gp_distributions.fitting.starts import start_at_medians
 from gp_distributions.fitting.subset_start import (
     has_subsets,
     loss_of,
@@ -35,6 +36,8 @@ from gp_distributions.warnings import JitterWarning, collected
 _FEWEST, _LARGE, _SUBSET, _FOLDS = 10, 1000, 500, 5
 # Exponents of the principal members, the most components, and the most as a share of the clouds.
 _EXPONENTS, _COMPONENTS, _SHARES = (0.5, 1.0), 50, (1.0, 1 / 3)
+# Factors of normals to choose from.
+_FACTORS = (1.0, 3.0, 6.0)
 # A fit in a fold ends where the gain is below so many nats per cloud.
 _LOOSE = {"ftol": 1e-3, "gtol": 1e-3}
 
@@ -78,9 +81,36 @@ def choose_metric(
                 members += _principal_members(model, seed, options, tick)
                 model.mixture = EqualMixture(members)
             num_clouds = size if size <= _LARGE else _SUBSET
-            model.choice = Choice(name, found, _FOLDS if found else 0, num_clouds)
+            distance = model.covar_module.base_kernel.distance
+            factor = distance.normals_factor.item() if distance.num_normals else None
+            model.choice = Choice(name, found, _FOLDS if found else 0, num_clouds, factor)
     finally:
         model.eval()
+
+
+def choose_normals_factor(
+    model: DistributionGP, *, seed: int = 0, tick: Callable[[], object] = lambda: None
+) -> None:
+    """Choose the factor of normals by the marginal likelihood of the isotropic default, in place.
+
+    Args:
+        model: A model in training mode, whose kernel is the default one.
+        seed: Random seed of the clouds, of which at most 500 count.
+        tick: Function that is called at each evaluation of the marginal likelihood.
+    """
+    distance = model.covar_module.base_kernel.distance
+    if not distance.num_normals:
+        return
+    if model.train_targets.shape[-1] > _LARGE:
+        model = on_subset(model, _SUBSET, seed=seed)
+    start, losses = values_of(model), {}
+    for factor in _FACTORS:
+        set_values(model, start)
+        distance.normals_factor = factor
+        start_at_medians(model)
+        losses[factor] = loss_of(Ascent(model, tick, _LOOSE).maxima(model, [values_of(model)])[0])
+    set_values(model, start)
+    distance.normals_factor = min(losses, key=lambda factor: losses[factor])
 
 
 def _principal_members(

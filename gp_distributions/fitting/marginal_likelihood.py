@@ -14,7 +14,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from gp_distributions.fitting.ascent import PATIENCE, Ascent, Maximum, set_values, values_of
-from gp_distributions.fitting.choosing import choose_metric
+from gp_distributions.fitting.choosing import choose_metric, choose_normals_factor
 from gp_distributions.fitting.sampling_noise import learn_sampling_noise
 from gp_distributions.fitting.scales import fixed_scales, learn_scales, learned_scales
 from gp_distributions.fitting.starts import make_smooth, median_distances, scatter, start_at_medians
@@ -169,6 +169,8 @@ def maximise_likelihood(
     try:
         model.train()
         with bar, fixed_scales(scaled), collected(JitterWarning) as jitter:
+            if isinstance(model, DistributionGP) and model.chooses_metric:
+                choose_normals_factor(model, seed=seed, tick=bar.update)
             best = _best(ascent, init, restarts, seed)
             if scaled and learn_scales(model, scaled, seed=seed, tick=bar.update):
                 ascent.lowest = math.inf  # losses at other scales do not compare

@@ -137,12 +137,11 @@ def _of_distribution(
     scaled = [distance for distance in distances if isinstance(distance, ScaledDistance)]
     scales = scaled[0].scales.tolist() if len(scaled) == 1 else [math.nan] * block.dim
     start = 0
-    for kind in ("num_rotating", "num_normals"):
-        end = start + max((int(getattr(d, kind, 0)) for d in distances), default=0)
-        if end > start:
-            joined = ", ".join(called[start:end])
-            yield Input(name, joined, block.columns, block, tuple(range(start, end)), scales[start])
-        start = end
+    for size in max((getattr(distance, "rotating", ()) for distance in distances), default=()):
+        axes = range(start, start + size)
+        joined = ", ".join(called[axis] for axis in axes)
+        yield Input(name, joined, block.columns, block, tuple(axes), scales[start])
+        start += size
     for axis in range(start, block.dim):
         if block.dim > 1:
             yield Input(name, called[axis], block.columns, block, (axis,), scales[axis])

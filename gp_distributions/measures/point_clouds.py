@@ -366,8 +366,8 @@ class PointClouds(WeightedContainer):
             >>> clouds.points[0, 1]  # the second vertex and its normal
             tensor([0., 1., 0., 1.], dtype=torch.float64)
 
-        Sources: Kaltenmark, Charlier and Charon 2017 (measures of positions and oriented normals); Charon
-        and Trouvé 2013 (without orientation).
+        Sources: Kaltenmark, Charlier and Charon 2017 (measures of positions and oriented normals);
+        Charon and Trouvé 2013 (without orientation).
         """
         items, labels = listed(curves, "curve")
         *read, count = read_curves(
@@ -435,8 +435,8 @@ class PointClouds(WeightedContainer):
             >>> PointClouds.from_meshes([(corners, faces)], normals=True).normals[0, 0]
             tensor([-0.5774, -0.5774, -0.5774], dtype=torch.float64)
 
-        Sources: Kaltenmark, Charlier and Charon 2017 (measures of positions and oriented normals); Charon
-        and Trouvé 2013 (without orientation).
+        Sources: Kaltenmark, Charlier and Charon 2017 (measures of positions and oriented normals);
+        Charon and Trouvé 2013 (without orientation).
         """
         items, labels = listed(meshes, "mesh")
         *read, count = read_meshes(items, atoms=atoms, seed=seed, normals=normals, labels=labels)

@@ -24,6 +24,7 @@ from gp_distributions.kernels.mixed import mixed_kernel
 from gp_distributions.kernels.reading import check_kind, distribution_kernels, readers
 from gp_distributions.measures import (
     GaussianMixtures,
+    Gaussians,
     MixedInputs,
     PointClouds,
 )
