@@ -19,7 +19,7 @@ _MIN_TRAILING_EDGE = 0.002  # chords
 _ROUND = 64  # designs drawn at once, which keeps the batches of NeuralFoil small
 # Chords at the hub, the middle and the tip in radii; angles over the helix of flight at the hub and the
 # tip; sweep of the tip in radii.
-_LOW = np.array([0.08, 0.08, 0.03, *np.radians([-3.0, -3.0]), -0.15])
+_LOW = np.array([0.08, 0.08, 0.03, *np.radians([-0.5, -0.5]), -0.15])
 _HIGH = np.array([0.20, 0.25, 0.12, *np.radians([8.0, 6.0]), 0.15])
 
 Mesh = tuple[NDArray[np.float64], NDArray[np.int64]]
