@@ -173,15 +173,17 @@ def _inside_out(corners: Tensor, vectors: Tensor, faces: Tensor, name: str) -> b
     """Return whether a mesh is closed and its triangles are clockwise seen from outside."""
     index = faces.numpy(force=True)
     index = index[(index != np.roll(index, 1, axis=1)).all(-1)]
-    edges = np.stack([index, np.roll(index, -1, axis=1)], axis=-1).reshape(-1, 2)
-    found, counts = np.unique(edges, axis=0, return_counts=True)
+    first, last = index.ravel(), np.roll(index, -1, axis=1).ravel()
+    size = int(index.max()) + 1
+    edges, counts = np.unique(first * size + last, return_counts=True)
     if (counts > 1).any():
+        edge = tuple(map(int, divmod(edges[counts.argmax()], size)))
         raise ValueError(
             f"{name}: expected triangles that traverse an edge between them in opposite directions, got "
-            f"the edge {tuple(found[counts.argmax()].tolist())} {counts.max()} times in one. Pass "
+            f"the edge {edge} {counts.max()} times in one. Pass "
             'normals="unoriented", or repair the mesh, for example with trimesh.repair.fix_normals.'
         )
-    if not np.array_equal(found, np.unique(edges[:, ::-1], axis=0)):
+    if not np.array_equal(edges, np.unique(last * size + first)):
         return False
     middle = corners.mean(1) - corners.mean((0, 1))
     volume = (middle * vectors).sum() / 3
