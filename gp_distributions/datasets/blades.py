@@ -71,7 +71,7 @@ def random_blades(num: int, *, seed: int = 0, meshing_seed: int = 0) -> Blades:
     ``num=1200``, 23% are. The first designs are the same for each ``num``. Efficiencies are skewed, with
     0.86 in the middle, 0.78 to 0.89 in 90% and 0.06 to 0.91 in all of 1200.
 
-    Meshes have 8 to 30 sections of 20 to 60 vertices at random places on the same surface.
+    Meshes have 12 to 30 sections of 40 to 80 vertices at random places on the same surface.
 
     Args:
         num: Number ``N`` of blades.
@@ -209,8 +209,8 @@ def _polars(
 
 def _mesh(design: NDArray[np.float64], rng: np.random.Generator) -> Mesh:
     """Divide the surface of a blade, with its two ends, into triangles."""
-    around = 2 * np.pi * _spaced(int(rng.integers(20, 61)), rng)
-    radii = _RADII[0] + (_RADII[-1] - _RADII[0]) * _spaced(int(rng.integers(8, 31)), rng)
+    around = 2 * np.pi * _spaced(int(rng.integers(40, 81)), rng)
+    radii = _RADII[0] + (_RADII[-1] - _RADII[0]) * _spaced(int(rng.integers(12, 31)), rng)
     kulfan, chord, pitch, sweep = _sections(design, radii)
     along, height = _outlines(kulfan, around)
     forward = (0.25 - along) * chord[:, None], height * chord[:, None]
