@@ -25,7 +25,7 @@ from gp_distributions.distances.base import Distance
 from gp_distributions.fitting import fit
 from gp_distributions.fitting.starts import start_at_medians
 from gp_distributions.judging.leave_one_out import left_out
-from gp_distributions.kernels.candidates import as_scaled_kernel, copied, distances_of
+from gp_distributions.kernels.candidates import as_kernel, copied, distances_of
 from gp_distributions.kernels.defaults import default_kernels
 from gp_distributions.measures import PointClouds
 from gp_distributions.models import DistributionGP, MixtureModel
@@ -159,7 +159,7 @@ class ComparedModels:
         return model.eval()
 
     def _with_kernel(self, candidate: Kernel | Distance, X: Tensor, Y: Tensor) -> DistributionGP:
-        kernel, transform = as_scaled_kernel(candidate), self.search.input_transform
+        kernel, transform = as_kernel(candidate), self.search.input_transform
         if isinstance(self.search, DesignSearch) and not distances_of(kernel):
             transform = Normalize(X.shape[-1], bounds=self.search.bounds.to(X))
         return median_lengthscale_prior(DistributionGP(X, Y, kernel, input_transform=transform))

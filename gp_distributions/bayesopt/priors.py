@@ -47,7 +47,7 @@ def median_lengthscale_prior(
         >>> from gp_distributions.bayesopt import median_lengthscale_prior
         >>> X = PointClouds(torch.arange(10, dtype=torch.float64).reshape(5, 2, 1))
         >>> model = DistributionGP(X, X.points.mean(-2), SlicedWassersteinKernel(1))
-        >>> kernel = median_lengthscale_prior(model).covar_module
+        >>> kernel = median_lengthscale_prior(model).covar_module.base_kernel
         >>> round(kernel.lengthscale.item(), 3), round(kernel.lengthscale_prior.loc.exp().item(), 3)
         (4.0, 4.0)
 

@@ -14,7 +14,7 @@ from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 from torch import Tensor
 
 from gp_distributions.distances.base import Distance
-from gp_distributions.kernels.candidates import as_scaled_kernel, distances_of
+from gp_distributions.kernels.candidates import as_kernel, distances_of
 from gp_distributions.measures.described import described
 from gp_distributions.measures.mixed_inputs import MixedInputs
 from gp_distributions.measures.training_data import TrainingData
@@ -56,7 +56,7 @@ def make_model(candidate: Candidate, data: TrainingData, index: Tensor | None) -
     """
     part = data if index is None else data[index.to(data.targets.device)]
     if isinstance(candidate, Kernel | Distance):
-        return _with_kernel(as_scaled_kernel(candidate), part)
+        return _with_kernel(as_kernel(candidate), part)
     if isinstance(candidate, Model):
         return _on_data(candidate, data, part, index)
     if isinstance(candidate, type) or not callable(candidate):

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any, TypeVar
 
 import torch
-from gpytorch.kernels import Kernel, ScaleKernel
+from gpytorch.kernels import Kernel
 
 from gp_distributions.distances.base import Distance
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
@@ -16,17 +16,9 @@ from gp_distributions.kernels.distribution_kernel import DistributionKernel
 CandidateT = TypeVar("CandidateT")
 
 
-def as_scaled_kernel(candidate: Kernel | Distance) -> Kernel:
-    """Return a kernel with an outputscale: a distance gets the default profile.
-
-    Args:
-        candidate: A kernel or a distance, which the result holds. A kernel with an outputscale in any of
-            its parts stays as it is.
-    """
-    kernel = DistributionKernel(candidate) if isinstance(candidate, Distance) else candidate
-    if any(isinstance(part, ScaleKernel) for part in kernel.modules()):
-        return kernel
-    return ScaleKernel(kernel, batch_shape=kernel.batch_shape)
+def as_kernel(candidate: Kernel | Distance) -> Kernel:
+    """Return a kernel: a distance gets the default profile."""
+    return DistributionKernel(candidate) if isinstance(candidate, Distance) else candidate
 
 
 def copied(candidates: Mapping[str, CandidateT]) -> dict[str, CandidateT]:

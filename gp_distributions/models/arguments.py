@@ -21,6 +21,7 @@ from torch import Tensor
 
 from gp_distributions.kernels.default import default_kernel
 from gp_distributions.kernels.mixed import mixed_kernel
+from gp_distributions.kernels.outputscale import with_outputscale
 from gp_distributions.kernels.reading import check_kind, distribution_kernels, readers
 from gp_distributions.measures import (
     GaussianMixtures,
@@ -44,7 +45,7 @@ def kernel_for(
     *,
     shared: bool = False,
 ) -> Kernel:
-    """Return the kernel of a model, or the default one, that can read the training inputs.
+    """Return the kernel of a model, or the default one, with an outputscale.
 
     Args:
         X: The training inputs.
@@ -73,7 +74,7 @@ def kernel_for(
     _check_transform(input_transform, X)
     if keeps_clouds(input_transform):
         check_kind(X, covar_module)
-    return covar_module
+    return with_outputscale(covar_module)
 
 
 def chooses_metric(X: Inputs | Tensor, covar_module: Kernel | None) -> bool:

@@ -122,7 +122,6 @@ class TestMixture:
         ):
             kernel = kernels()[name]
             kernel = kernel if isinstance(kernel, Kernel) else DistributionKernel(kernel)
-            kernel = kernel if isinstance(kernel, ScaleKernel) else ScaleKernel(kernel)
             first = DistributionGP(X[:size], y[:size], kernel)
             first = fit(median_lengthscale_prior(first), restarts=0, seed=3)
             model = DistributionGP(X, y, copy.deepcopy(kernel))

@@ -65,7 +65,7 @@ def kernels() -> dict[str, Any]:
 
 
 def fitted(kernel: Kernel, index: Any = slice(None), y: Any = Y) -> DistributionGP:
-    model = DistributionGP(X.pack()[index], y[index], ScaleKernel(copy.deepcopy(kernel)))
+    model = DistributionGP(X.pack()[index], y[index], copy.deepcopy(kernel))
     return fit(model, restarts=0, progress=False)
 
 
@@ -151,8 +151,8 @@ class TestCandidates:
         given: dict[str, Any] = {
             "distance": shared,
             "kernel": DistributionKernel(shared),
-            "model": DistributionGP(X, Y, ScaleKernel(DistributionKernel(shared))),
-            "function": lambda X, y: DistributionGP(X, y, ScaleKernel(DistributionKernel(shared))),
+            "model": DistributionGP(X, Y, DistributionKernel(shared)),
+            "function": lambda X, y: DistributionGP(X, y, DistributionKernel(shared)),
         }
         found = compare(given, X, Y, **FAST)
         first = found.log_density["kernel"]
@@ -337,9 +337,7 @@ class TestFolds:
         splitter = GroupKFold(3) if grouped else KFold(3, shuffle=True, random_state=4)
         expected = torch.empty(T).double()
         for train, test in splitter.split(np.zeros(T), groups=given["groups"]):
-            model = fit(
-                DistributionGP(X[train], Y[train], ScaleKernel(sliced())), restarts=0, seed=4
-            )
+            model = fit(DistributionGP(X[train], Y[train], sliced()), restarts=0, seed=4)
             expected[test] = densities(*model.predict(X[test]), Y[test])
         torch.testing.assert_close(found.log_density["sw2"], expected, rtol=1e-5, atol=1e-5)
         torch.testing.assert_close(

@@ -489,7 +489,7 @@ class TestParts:
         points = ROWS[:, :15].reshape(30, 5, 3)[..., :2]
         rows = PointClouds(points).pack()
         model = make_model(kernel, rows=rows)
-        loaded = returned(model, path).covar_module
+        loaded = returned(model, path).covar_module.base_kernel
         assert repr(loaded.distance) == repr(distance)
         assert torch.equal(loaded.distance.directions, distance.directions)
         assert loaded.profile.beta == 0.3
@@ -541,7 +541,7 @@ class TestParts:
             kernels[0] + kernels[1] + kernels[2], likelihood=GaussianLikelihood(noise_prior=prior)
         )
         loaded = returned(model, path)
-        first, second, third = loaded.covar_module.kernels
+        first, second, third = loaded.covar_module.base_kernel.kernels
         assert first.lengthscale_prior is loaded.likelihood.noise_covar.noise_prior
         assert first.distance is second.distance
         assert first.distance is not third.distance
@@ -831,8 +831,8 @@ def test_what_distances_learned_from_data_is_not_learned_again(
 ) -> None:
     register(Adapting, monkeypatch)
     model = make_model(DistributionKernel(Adapting(2)))
-    level = model.covar_module.distance.level
-    assert torch.equal(returned(model, path).covar_module.distance.level, level)
+    level = model.covar_module.base_kernel.distance.level
+    assert torch.equal(returned(model, path).covar_module.base_kernel.distance.level, level)
     assert Adapting.times == 1
 
 
