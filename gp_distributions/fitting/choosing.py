@@ -13,6 +13,7 @@ from tqdm import tqdm
 
 from gp_distributions.distances.embedded_rows import EmbeddedRows
 from gp_distributions.distances.principal import PrincipalDistance
+from gp_distributions.fitting import subset_start
 from gp_distributions.fitting.ascent import PATIENCE, Ascent, set_values, values_of
 from gp_distributions.fitting.sampling_noise import learn_sampling_noise
 from gp_distributions.fitting.starts import start_at_medians
@@ -32,10 +33,12 @@ from gp_distributions.models.together import together
 from gp_distributions.numerics.predictions import tempered
 from gp_distributions.warnings import JitterWarning, collected
 
-# Fewer clouds are not compared. Of more than _LARGE clouds, a random _SUBSET is.
-_FEWEST, _LARGE, _SUBSET, _FOLDS = 10, 1000, 500, 5
+# Fewer clouds are not compared.
+_FEWEST, _FOLDS = 10, 5
 # Exponents of the principal members, the most components, and the most as a share of the clouds.
 _EXPONENTS, _COMPONENTS, _SHARES = (0.5, 1.0), 50, (1.0, 1 / 3)
+# A smaller gain, in nats per target, does not pay for three models.
+_GAIN = 0.02
 # Factors of normals to choose from.
 _FACTORS = (1.0, 3.0, 6.0)
 # A fit in a fold ends where the gain is below so many nats per cloud.
@@ -55,9 +58,10 @@ def choose_metric(
     The alternative is the equal mixture (:class:`EqualMixture`) of the isotropic kernel and of kernels
     on a :class:`PrincipalDistance` with exponent 1/2, of at most 50 and ``T - 1`` components, and
     exponent 1, of at most 50 and ``T / 3`` components. Five folds decide by the mean log density of
-    the targets that are held out, or log probability of labels. In each, components and hyperparameters
-    are found anew without the fold, starting from the hyperparameters that were fitted to all clouds.
-    Of more than 1,000 clouds, a random 500 decide. Fewer than 10 clouds are not compared.
+    held-out targets, or log probability of held-out labels, of which the mixture must gain 0.02. In
+    each, components and hyperparameters are found anew without the fold, starting from the
+    hyperparameters that were fitted to all clouds. Of more than 1,000 clouds, a random 500 decide.
+    Fewer than 10 clouds are not compared.
 
     Args:
         model: A fitted model whose kernel is the default one.
@@ -74,13 +78,15 @@ def choose_metric(
     try:
         with bar, collected(JitterWarning):
             found = {} if name or size < _FEWEST else _compared(model, seed, options, tick)
-            name = name or max(found, key=lambda each: found[each], default=ISOTROPIC)
+            if name is None:
+                gains = found and found[MIXTURE] - found[ISOTROPIC] > _GAIN
+                name = MIXTURE if gains else ISOTROPIC
             if name == MIXTURE:
                 members = [model.with_kernel(model.covar_module)]
                 members[0].likelihood, members[0].mean_module = model.likelihood, model.mean_module
                 members += _principal_members(model, seed, options, tick)
                 model.mixture = EqualMixture(members)
-            num_clouds = size if size <= _LARGE else _SUBSET
+            num_clouds = size if size <= subset_start.LARGE else subset_start.SUBSET
             distance = model.covar_module.base_kernel.distance
             factor = distance.normals_factor.item() if distance.num_normals else None
             model.choice = Choice(name, found, _FOLDS if found else 0, num_clouds, factor)
@@ -101,8 +107,8 @@ def choose_normals_factor(
     distance = model.covar_module.base_kernel.distance
     if not distance.num_normals:
         return
-    if model.train_targets.shape[-1] > _LARGE:
-        model = on_subset(model, _SUBSET, seed=seed)
+    if model.train_targets.shape[-1] > subset_start.LARGE:
+        model = on_subset(model, subset_start.SUBSET, seed=seed)
     start, losses = values_of(model), {}
     for factor in _FACTORS:
         set_values(model, start)
@@ -154,8 +160,8 @@ def _compared(
     tick: Callable[[], object],
 ) -> dict[str, float]:
     """Return the mean held-out log density of each alternative."""
-    if model.train_targets.shape[-1] > _LARGE:
-        model = on_subset(model, _SUBSET, seed=seed)
+    if model.train_targets.shape[-1] > subset_start.LARGE:
+        model = on_subset(model, subset_start.SUBSET, seed=seed)
     fitted = [model, *_principal_members(model, seed, options, tick)]
     totals = {ISOTROPIC: 0.0, MIXTURE: 0.0}
     folds = _folds(model, seed)

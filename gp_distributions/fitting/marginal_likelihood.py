@@ -132,9 +132,9 @@ def fit(
         progress=progress,
         **more,
     )
-    _warn_of_short_intervals(model)
     if isinstance(model, DistributionGP) and model.chooses_metric:
         choose_metric(model, seed=seed, options=options, progress=progress)
+    _warn_of_short_intervals(model)
     return model
 
 

@@ -18,8 +18,8 @@ from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.models.shared_kernel import SharedNoise
 
-# Models of more clouds are fitted to a random subset first, of this size.
-_LARGE, _SUBSET = 1000, 500
+#: Models of more clouds are fitted to a random subset first, of this size.
+LARGE, SUBSET = 1000, 500
 # Maxima on the subset are the same if their likelihoods per cloud differ by less than _SAME. On all
 # clouds, their likelihoods grow by less than _GAIN: by a few parameters over the size of the subset.
 _SAME, _GAIN = 1e-4, 0.015
@@ -33,7 +33,7 @@ def has_subsets(model: ExactGP) -> bool:
     It has for the regression models of this package with fixed distances and learned noise.
     """
     return (
-        model.train_targets.shape[-1] > _LARGE
+        model.train_targets.shape[-1] > LARGE
         and isinstance(model, DistributionGP)
         and type(model.likelihood) in _LIKELIHOODS
         and not any(
@@ -60,7 +60,7 @@ def maximum_from_subset(
         with_first: Whether the first start is a candidate, too.
     """
     model, outputs = ascent.model, max(1, ascent.model.train_targets.shape[:-1].numel())
-    smaller = on_subset(model, min(_SUBSET, model.train_targets.shape[-1]), seed=seed)
+    smaller = on_subset(model, min(SUBSET, model.train_targets.shape[-1]), seed=seed)
     candidates = [(found.values, found.minimum.pairs) for found in ascent.maxima(smaller, starts)]
     ascent.lowest = math.inf  # losses on the subset do not compare with those on all clouds
     if with_first:

@@ -32,7 +32,7 @@ def blobs(num: int, *, seed: int = 0) -> tuple[PointClouds, torch.Tensor]:
     generator = torch.Generator().manual_seed(seed)
     shape = torch.randn(num, 1, 3, generator=generator).double() * torch.tensor([1.0, 1.0, 0.1])
     noise = 0.05 * torch.randn(num, 15, 3, generator=generator).double()
-    return PointClouds(shape + noise), torch.sin(20 * shape[:, 0, 2])
+    return PointClouds(shape + noise, geometric=True), torch.sin(20 * shape[:, 0, 2])
 
 
 @pytest.fixture(scope="module")

@@ -66,8 +66,8 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return loss(self, mll)
 
     monkeypatch.setattr(Ascent, "loss", noted)
-    monkeypatch.setattr(subset_start, "_LARGE", 60)
-    monkeypatch.setattr(subset_start, "_SUBSET", 40)
+    monkeypatch.setattr(subset_start, "LARGE", 60)
+    monkeypatch.setattr(subset_start, "SUBSET", 40)
     monkeypatch.setattr(subset_start, "_GAIN", 0.2)  # a smaller subset is further off
     return sizes
 
@@ -77,16 +77,16 @@ def test_ends_where_a_fit_of_all_clouds_ends(name: str, seen: list[int]) -> None
     state = torch.get_rng_state()
     model = fit(MODELS[name](), seed=1)
     assert torch.equal(torch.get_rng_state(), state)
-    assert set(seen) == {40, 90}
+    assert {40, 90} <= set(seen) <= {32, 40, 90}  # folds of the subset choose the metric
     assert model.train_targets.shape[-1] == 90
     assert not model.training
     fewer = seen.count(90)
     seen.clear()
     general = MODELS[name]()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(subset_start, "_LARGE", 90)
+        patch.setattr(subset_start, "LARGE", 90)
         fit(general, seed=1)
-    assert set(seen) == {90}
+    assert {90} <= set(seen) <= {72, 90}
     assert fewer < len(seen)
     assert value(model) >= value(general) - 1e-4
 
