@@ -74,7 +74,9 @@ ADVICE = (
 
 # How to read constructor arguments that modules keep under another name or in another form.
 _KEPT_ELSEWHERE: dict[str, Callable[[Any], Any]] = {
-    "ard_num_dims": lambda kernel: getattr(kernel, "num_lengthscales", kernel.ard_num_dims),
+    "ard_num_dims": lambda kernel: getattr(
+        kernel, "num_lengthscales", kernel.ard_num_dims or _MISSING
+    ),
     "bounds": lambda normalize: None if normalize.learn_bounds else normalize.bounds,
     "distance": lambda module: module.distance,  # whose own distance has the same name
     "constant_prior": lambda mean: getattr(mean, "mean_prior", None),

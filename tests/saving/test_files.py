@@ -478,7 +478,7 @@ class TestParts:
         distance.scales = [1.0, 1.0, 3.0, 3.0]
         model = make_model(DistributionKernel(distance), rows=rows)
         loaded = returned(model, path)
-        assert torch.equal(loaded.covar_module.distance.scales, distance.scales)
+        assert torch.equal(loaded.covar_module.base_kernel.distance.scales, distance.scales)
         assert torch.equal(loaded.predict(rows)[0], model.predict(rows)[0])
 
     def test_settings_of_distances_and_profiles(self, path: Path) -> None:
