@@ -35,6 +35,7 @@ __all__ = [
     "ReferenceWarning",
     "TiesWarning",
     "UndeterminedWarning",
+    "UnitsWarning",
     "silenced",
 ]
 
@@ -83,6 +84,10 @@ class NotHilbertianWarning(DistributionWarning):
 
 class UndeterminedWarning(DistributionWarning):
     """Intervals depend on hyperparameters that the data do not determine."""
+
+
+class UnitsWarning(DistributionWarning):
+    """One coordinate decides a distance alone because of its unit."""
 
 
 def warn(message: str, category: type[DistributionWarning]) -> None:

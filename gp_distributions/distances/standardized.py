@@ -10,7 +10,7 @@ from torch import Tensor
 from gp_distributions.distances.base import Distance
 from gp_distributions.distances.multiplied import MultipliedDistance
 from gp_distributions.measures.arrays import integer, positive
-from gp_distributions.rows.layout import normalized
+from gp_distributions.rows.layout import Block, normalized
 
 
 class StandardizedDistance(MultipliedDistance):
@@ -122,28 +122,8 @@ class StandardizedDistance(MultipliedDistance):
         """Choose the spread, and then the settings of the distance, if they are not known yet."""
         if not rows.numel() or not bool(self.spread.isnan().any()):
             return
-        self.spread.copy_(self._spread_of(rows))
+        self.spread.copy_(coordinate_spread(self.block, rows))
         super().adapt(self._multiplied(rows))
-
-    def _spread_of(self, rows: Tensor) -> Tensor:
-        """Return the standard deviation of each coordinate in the average of the clouds."""
-        atoms, weights = self.block.split(rows)
-        weights = normalized(weights).flatten(0, -2)
-        points = atoms[..., : self.dim].flatten(0, -3)
-        present = weights > 0
-        # Differences to some atom are exactly zero if a coordinate is constant.
-        points = torch.where(present.unsqueeze(-1), points, 0.0)
-        largest = points.abs().amax((0, 1))
-        points = torch.where(present.unsqueeze(-1), points - points[present][0], 0.0)
-        shares = weights.unsqueeze(-2)
-        centre = (shares @ points).mean(0)
-        squares = (points - centre).square()
-        if self.inputs != "clouds":
-            variances = atoms[..., self.dim :].flatten(0, -3)[..., :: self.dim + 1]
-            squares = squares + torch.where(present.unsqueeze(-1), variances, 0.0)
-        spread = (shares @ squares).mean(0).squeeze(0).sqrt()
-        rounding = 64 * torch.finfo(spread.dtype).eps * largest
-        return torch.where(spread > rounding, spread, 0.0)
 
     def extra_repr(self) -> str:
         """Return the settings, for printing."""
@@ -155,3 +135,38 @@ class StandardizedDistance(MultipliedDistance):
                 f"num_normals={self.num_normals}, normals_factor={self.normals_factor.item():.3g}"
             )
         return ", ".join(shown)
+
+
+@torch.no_grad()
+def coordinate_spread(block: Block, rows: Tensor) -> Tensor:
+    """Compute the standard deviation of each coordinate in the average of distributions.
+
+    Each counts once, regardless of its number of atoms. Offsets of coordinates do not matter.
+
+    Args:
+        block: The layout of the rows.
+        rows: A ``batch_shape x N x width`` tensor.
+
+    Returns:
+        A tensor of length ``d``. It is exactly zero for coordinates that are constant up to rounding.
+
+    Raises:
+        ValueError: If a weight is negative or not finite, or all weights of a row are zero.
+    """
+    atoms, weights = block.split(rows)
+    weights = normalized(weights).flatten(0, -2)
+    atoms = atoms.flatten(0, -3)
+    present = (weights > 0).unsqueeze(-1)
+    points = torch.where(present, atoms[..., : block.dim], 0.0)
+    largest = points.abs().amax((0, 1))
+    # Differences to some atom are exactly zero if a coordinate is constant.
+    some = points[0, weights[0].argmax()].clone()
+    points = torch.where(present, points - some, 0.0)
+    shares = weights.unsqueeze(-2)
+    squares = (points - (shares @ points).mean(0)).square()
+    if block.kind != "clouds":
+        variances = atoms[..., block.dim :: block.dim + 1]
+        squares = squares + torch.where(present, variances, 0.0)
+    spread = (shares @ squares).mean(0).squeeze(0).sqrt()
+    rounding = 64 * torch.finfo(spread.dtype).eps * largest
+    return torch.where(spread > rounding, spread, 0.0)

@@ -25,6 +25,9 @@ from gp_distributions.models.sparse_inference import Summed
 _TEMPERATURES = [4 ** (step / 12) for step in range(-12, 13)]
 _SPREAD = 0.35
 
+# With more clouds, maxima at different concentrations are close.
+_MANY = 200
+
 Classifier = TypeVar("Classifier", ClassificationGP, SparseClassificationGP)
 
 
@@ -40,27 +43,33 @@ def fit_classifier(
 ) -> Classifier:
     r"""Fit a classifier in place and choose its concentration and its temperature; see :func:`fit`.
 
-    All fits start from the hyperparameters that the model has at the call, so that the order of the
-    concentrations does not matter. If it is interrupted without a checkpoint, the best of the
-    concentrations already fitted is kept. With a checkpoint, each concentration has a folder within it.
+    Concentrations are fitted from the largest to the smallest. With more than 200 clouds, the first is
+    fitted from all starts, and each of the others from the maximum before, which is close. Fewer clouds
+    may have other maxima at each, so all start from the hyperparameters that the model has at the call.
+    If a fit is interrupted without a checkpoint, the best of the concentrations already fitted is kept.
+    With a checkpoint, each concentration has a folder within it.
 
     Raises:
         ValueError: If ``alpha_epsilons`` is empty or contains a value that is not positive, if
             ``temperature`` is not positive, or if leave-one-out probabilities are NaN.
     """
-    concentrations = [positive(value, "alpha_epsilon") for value in alpha_epsilons]
+    concentrations = sorted({positive(value, "alpha_epsilon") for value in alpha_epsilons})[::-1]
     if not concentrations:
         raise ValueError("Expected at least one concentration in alpha_epsilons.")
     temperatures = _TEMPERATURES if temperature is None else [positive(temperature, "temperature")]
     maximise = fit_sparse if isinstance(model, SparseClassificationGP) else maximise_likelihood
     if isinstance(model, ClassificationGP):
         model.mixture = model.choice = None
+    many = isinstance(model, SparseClassificationGP) or len(model.likelihood.labels) > _MANY
     start = copy.deepcopy(model.state_dict())
     before = model.alpha_epsilon, model.temperature
     best: _Fitted | None = None
     try:
         for number, alpha_epsilon in enumerate(concentrations, start=1):
-            model.load_state_dict(start)
+            if not many:
+                model.load_state_dict(start)
+            elif best is not None:
+                options |= {"init": "current", "restarts": 0}
             model.alpha_epsilon = alpha_epsilon
             model.temperature = 1.0 if temperature is None else temperature
             if checkpoint is not None:

@@ -28,6 +28,7 @@ from gp_distributions.warnings import (
     CostWarning,
     JitterWarning,
     UndeterminedWarning,
+    UnitsWarning,
     collected,
     warn,
 )
@@ -113,6 +114,8 @@ def fit(
         UndeterminedWarning: If there are 10 to 100 clouds, and the root mean square of the standardised
             leave-one-out errors is at least 2: intervals are too short. Use
             :func:`integrate_hyperparameters`. Or if all training clouds coincide for a kernel.
+        UnitsWarning: If a kernel that was passed reads a coordinate that has more than 99% of the
+            variance of all coordinates, once for each model.
 
     Example:
         >>> import torch
@@ -162,6 +165,7 @@ def maximise_likelihood(
     restarts, seed = integer(restarts, "restarts", least=0), integer(seed, "seed", least=0)
     if isinstance(model, DistributionGP):
         model.mixture = model.choice = None
+    warn_of_units(model)
     _warn_of_cost(model)
     bar = tqdm(desc=description, unit=" evaluations", delay=PATIENCE, disable=not progress)
     ascent = Ascent(model, bar.update, options)
@@ -237,6 +241,13 @@ def _warn_of_short_intervals(model: ExactGP) -> None:
             "Use integrate_hyperparameters(model) for predictions.",
             UndeterminedWarning,
         )
+
+
+def warn_of_units(model: Any) -> None:
+    """Warn, at the first fit of a model, of coordinates that decide distances alone."""
+    for finding in getattr(model, "unit_findings", ()):
+        warn(finding, UnitsWarning)
+    model.unit_findings = ()
 
 
 def _warn_of_cost(model: ExactGP) -> None:

@@ -17,7 +17,11 @@ from linear_operator.utils.errors import NanError
 from torch import Tensor
 
 from gp_distributions.fitting.lbfgs import minimise
-from gp_distributions.fitting.marginal_likelihood import fit, maximise_likelihood
+from gp_distributions.fitting.marginal_likelihood import (
+    fit,
+    maximise_likelihood,
+    warn_of_units,
+)
 from gp_distributions.models.classification import DirichletNoise
 from gp_distributions.models.collapsed import (
     CollapsedSums,
@@ -102,6 +106,7 @@ def fit_sparse(
         InUseError: If another process uses the checkpoint.
     """
     how = {"init": init, "restarts": restarts, "seed": seed, "options": options}
+    warn_of_units(model)
     try:
         alone = contextlib.nullcontext() if checkpoint is None else claimed(checkpoint)
         with alone:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from gpytorch.kernels import ScaleKernel
 
@@ -49,11 +51,15 @@ def standardized(distance: Distance, X: Distributions | Block) -> StandardizedDi
         distance: A distance that was made for the user, who did not choose units. It reads coordinates.
         X: Training inputs, or the layout of their rows.
     """
-    return StandardizedDistance(
-        distance,
-        geometric=getattr(X, "geometric", False),
-        num_normals=getattr(X, "num_normals", 0),
-    )
+    return StandardizedDistance(distance, **geometry_of(X))
+
+
+def geometry_of(X: object) -> dict[str, Any]:
+    """Return what a :class:`StandardizedDistance` needs to know of the coordinates of inputs."""
+    return {
+        "geometric": getattr(X, "geometric", False),
+        "num_normals": getattr(X, "num_normals", 0),
+    }
 
 
 def in_spread(X: PointClouds) -> PointClouds:

@@ -18,6 +18,7 @@ from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.kernels.group_average import GroupAverageKernel, closest_images
 from gp_distributions.kernels.orientation import LEVEL, axes_p_value, sees_random_poses
 from gp_distributions.kernels.reading import check_kind, distribution_kernels
+from gp_distributions.kernels.units import unit_findings
 from gp_distributions.measures.described import described
 from gp_distributions.measures.inputs import Inputs, encoding_of, input_rows
 from gp_distributions.numerics.sampling import apart, median_apart
@@ -140,6 +141,7 @@ class Diagnosis:
             equal if there are any. Each cloud that coincides with earlier ones is paired with the first
             of them.
         distances: Diagnosis of each :class:`DistributionKernel`.
+        units: Coordinates that decide a distance alone because of their units, each with advice.
 
     Example:
         >>> import torch
@@ -159,6 +161,7 @@ class Diagnosis:
     effective_rank: float
     duplicates: tuple[tuple[int, int], ...]
     distances: tuple[DistanceDiagnosis, ...]
+    units: tuple[str, ...] = ()
 
     @property
     def condition(self) -> float:
@@ -193,6 +196,7 @@ class Diagnosis:
                 "distance in the kernel tells them apart. Remove copies, keep repeated measurements "
                 "with noise, or use a distance that sees how they differ."
             )
+        found.extend(self.units)
         return (*found, *(text for distance in self.distances for text in distance.findings))
 
     def __repr__(self) -> str:
@@ -211,12 +215,13 @@ def diagnose(kernel: Kernel, X: Inputs | Tensor) -> Diagnosis:
     """Check a kernel on clouds, before fitting a model or when a model predicts poorly.
 
     ``print(diagnose(kernel, X))`` reports whether clouds coincide, whether the lengthscale fits the
-    distances, whether the covariance matrix is well conditioned, and whether clouds in two or three
-    dimensions look randomly oriented to a distance that is not invariant to rotations. (All coordinates
-    count: of clouds with marks, diagnose the coordinates that rotate by themselves.) It computes one
-    covariance matrix. A distance that sets its bandwidth from the first rows it sees sets it from
-    ``X``. A diagnosis needs no targets; :func:`gp_distributions.compare` tells which kernel predicts
-    targets best.
+    distances, whether the covariance matrix is well conditioned, whether a coordinate decides a distance
+    alone because of its unit, and whether clouds in two or three dimensions look randomly oriented to a
+    distance that is not invariant to rotations. (All coordinates count: of clouds with marks, diagnose
+    the coordinates that rotate by themselves.) It computes one covariance matrix. A distance that sets
+    its bandwidth from the first rows it sees sets it from ``X``. A diagnosis needs no targets;
+    :func:`gp_distributions.compare` tells which kernel predicts targets
+    best.
 
     Args:
         kernel: Kernel that contains at least one :class:`DistributionKernel`, which may be scaled,
@@ -312,6 +317,7 @@ def diagnose(kernel: Kernel, X: Inputs | Tensor) -> Diagnosis:
             )
             for name, part in parts.items()
         ),
+        units=unit_findings(kernel, X, rows),
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
@@ -20,7 +19,11 @@ from gp_distributions.kernels.covariances import covariance
 from gp_distributions.measures.arrays import positive
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.measures.training_data import TrainingData
-from gp_distributions.models.dirichlet import DirichletFactors, dirichlet_targets
+from gp_distributions.models.dirichlet import (
+    DirichletFactors,
+    DirichletLogDensities,
+    dirichlet_targets,
+)
 from gp_distributions.models.dirichlet_classification import Classification
 from gp_distributions.models.exact_inference import ExactMultivariateNormal
 from gp_distributions.models.shared_kernel import SharedCovarianceNormal, SharedKernelGP
@@ -240,7 +243,8 @@ class _DirichletMarginal(ExactMultivariateNormal):
     def log_prob(self, value: Tensor) -> Tensor:
         """Return the log density of the targets of each class, a tensor of length ``C``."""
         prior = self.prior.to_dense().squeeze(-3)
-        factors = DirichletFactors(prior, self.likelihood.labels, self.likelihood.noise)
-        difference = value - self.mean
-        inv_quad = (difference * factors.solve(difference)).sum(-1)
-        return -0.5 * (inv_quad + factors.logdet() + value.shape[-1] * math.log(2 * math.pi))
+        likelihood = self.likelihood
+        found: Tensor = DirichletLogDensities.apply(
+            prior, value - self.mean, likelihood.labels, likelihood.noise
+        )
+        return found

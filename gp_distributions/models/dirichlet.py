@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from gp_distributions.measures.arrays import positive
 
@@ -35,13 +37,10 @@ class DirichletFactors:
         self._factor = psd_safe_cholesky(prior + noise.max() * torch.eye(len(prior), **like))
         self._inverse = torch.cholesky_inverse(self._factor)
         self._classes = [(labels == c).nonzero().flatten() for c in range(len(noise))]
-        # A single look-up has one T x T gradient; one look-up per class would have C of them.
-        pairs = torch.cat([torch.cartesian_prod(members, members) for members in self._classes])
-        sizes = [len(members) for members in self._classes]
-        blocks = self._inverse[pairs[:, 0], pairs[:, 1]].split([size**2 for size in sizes])
+        blocks = [self._inverse[members][:, members] for members in self._classes]
         self._inner = [
-            torch.linalg.cholesky(torch.eye(size, **like) - self._gap * block.view(size, size))
-            for size, block in zip(sizes, blocks, strict=True)
+            torch.linalg.cholesky(torch.eye(len(block), **like) - self._gap * block)
+            for block in blocks
         ]
 
     def logdet(self) -> Tensor:
@@ -66,6 +65,61 @@ class DirichletFactors:
             at = torch.linalg.solve_triangular(factor, solved[:, members].T, upper=False)
             more.append(at.square().sum(0))
         return (right * solved).sum(-1) + self._gap * torch.stack(more)
+
+    def sum_of_inverses(self, shares: Tensor) -> Tensor:
+        """Return the sum over classes of the inverse matrix times a share, as ``T x T``."""
+        roots = [
+            torch.linalg.solve_triangular(factor, self._inverse[members], upper=False)
+            for members, factor in zip(self._classes, self._inner, strict=True)
+        ]
+        sizes = torch.tensor([len(members) for members in self._classes], device=shares.device)
+        stacked = torch.cat(roots)
+        weighted = (self._gap * shares).repeat_interleave(sizes).unsqueeze(-1) * stacked
+        return torch.addmm(self._inverse, stacked.mT, weighted, beta=shares.sum().item())
+
+
+class DirichletLogDensities(torch.autograd.Function):
+    r"""Log densities of the targets of all classes, whose gradient needs one more matrix product.
+
+    With the covariance matrix :math:`M_c` of the targets of a class and their differences :math:`r_c` to
+    the mean, the gradients of the log density :math:`p_c` are
+
+    .. math::
+        \frac{\partial \log p_c}{\partial K} = \tfrac12 \bigl(M_c^{-1} r_c r_c^\top M_c^{-1}
+        - M_c^{-1}\bigr), \qquad
+        \frac{\partial \log p_c}{\partial r_c} = -M_c^{-1} r_c.
+
+    Autograd would go through the factors of each class in turn.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, prior: Tensor, differences: Tensor, labels: Tensor, noise: Tensor
+    ) -> Tensor:
+        """Return a tensor of length ``C``.
+
+        Args:
+            ctx: Autograd's context.
+            prior: As for :class:`DirichletFactors`, like ``labels`` and ``noise``, which is constant.
+            differences: The ``C x T`` differences of the targets to the mean.
+            labels: The ``T`` class indices.
+            noise: The ``C x T`` noise variances.
+        """
+        ctx.factors = DirichletFactors(prior, labels, noise)
+        solved = ctx.factors.solve(differences)
+        ctx.save_for_backward(solved)
+        inv_quad = (differences * solved).sum(-1)
+        constant = differences.shape[-1] * math.log(2 * math.pi)
+        return -0.5 * (inv_quad + ctx.factors.logdet() + constant)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, shares: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        """Return the gradients with respect to the prior covariances and the differences."""
+        (solved,) = ctx.saved_tensors
+        weighted = shares.unsqueeze(-1) * solved
+        inverses = ctx.factors.sum_of_inverses(shares)
+        return torch.addmm(inverses, solved.mT, weighted, beta=-1).mul_(0.5), -weighted, None, None
 
 
 def dirichlet_targets(members: Tensor, alpha_epsilon: float) -> tuple[Tensor, Tensor]:

@@ -29,6 +29,7 @@ from gp_distributions.distances.base import Distance
 from gp_distributions.distances.embedded_rows import EmbeddedRows
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.lazy_covariance import LazyCovariance
+from gp_distributions.kernels.units import unit_findings
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.measures.training_data import TrainingData
 from gp_distributions.models.arguments import (
@@ -187,6 +188,7 @@ class DistributionGP(Regression, SingleTaskGP):
         with torch.no_grad():
             clouds = self.transform_inputs(rows)
             adapt_distances(self.covar_module, clouds)
+            self.unit_findings = unit_findings(self.covar_module, data.X, clouds)
             if sampling_noise:
                 self.likelihood.adapt(clouds)
         self.encoding = data.encoding

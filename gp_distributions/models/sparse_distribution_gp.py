@@ -17,6 +17,7 @@ from gpytorch.means import ConstantMean
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from gp_distributions.kernels.units import unit_findings
 from gp_distributions.measures.arrays import integer
 from gp_distributions.measures.encoding import MixedEncoding
 from gp_distributions.measures.inputs import Inputs
@@ -197,6 +198,7 @@ class SparseDistributionGP(SparseInference):
         with torch.no_grad():
             clouds = self._reader().rows(X)
             adapt_distances(self.covar_module, clouds)
+            self.unit_findings = unit_findings(self.covar_module, X, clouds)
             if sampling_noise and isinstance(self.likelihood, SamplingNoiseLikelihood):
                 self.likelihood.adapt(clouds)
         self._summed = None
