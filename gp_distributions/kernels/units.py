@@ -59,4 +59,4 @@ def _keeps_units(distance: Distance) -> bool:
     told = not isinstance(getattr(distance, "kernel", ""), str)
     told = told or getattr(distance, "measure", "") == "given"
     scaled = any(isinstance(part, MultipliedDistance) for part in distance.modules())
-    return distance.reads_coordinates and not (told or scaled or distance.num_rotating)
+    return distance.reads_coordinates and not (told or scaled or distance.rotating)
