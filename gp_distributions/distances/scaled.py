@@ -48,6 +48,9 @@ class ScaledDistance(MultipliedDistance, gpytorch.Module):
         scales_prior: Prior of the scales before they are normalised. The default,
             ``LogNormalPrior(0, sqrt(3))``, shrinks all scales to one; ``None`` sets no prior.
 
+    Attributes:
+        decision: Whether the last fit changed the scales, and why, in words.
+
     Raises:
         TypeError: If ``distance`` is not a :class:`Distance`.
         ValueError: If the atoms of the distance are labels or indices, which have no scale.
@@ -65,6 +68,7 @@ class ScaledDistance(MultipliedDistance, gpytorch.Module):
     Source: Neal 1996, section 1.2.3 (automatic relevance determination).
     """
 
+    decision: str = "scales not learned"
     raw_scales: torch.nn.Parameter
     raw_scales_constraint: Positive
 
@@ -127,8 +131,8 @@ class ScaledDistance(MultipliedDistance, gpytorch.Module):
         return [*self.rotating, *[1] * (self.dim - sum(self.rotating))]
 
     def extra_repr(self) -> str:
-        """Return the scales, for printing."""
-        return f"scales={[round(scale, 3) for scale in self.scales.tolist()]}"
+        """Return the scales and the decision of the last fit, for printing."""
+        return f"scales={[round(scale, 3) for scale in self.scales.tolist()]}, {self.decision}"
 
 
 def _positive(distance: ScaledDistance) -> Tensor:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import logging
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -30,7 +29,7 @@ _BAGS = 256
 _FOLDS = 5
 # Largest number of L-BFGS steps with sums over coordinates, with scales, and with the other
 # hyperparameters alone.
-_SCREENING, _STEPS, _OTHERS = 25, 12, 200
+_SCREENING, _STEPS, _OTHERS = 20, 4, 20
 # Number of coordinates that are emphasised in a start, and by which power of e.
 _STARTS, _EMPHASIS = 4, 1.5
 # Smallest gain in log density for each target for which scales are changed.
@@ -38,8 +37,6 @@ _LEAST = 0.01
 # The logarithms of scales stay within the first distance of zero, and those of other parameters within
 # the second: the lengthscale of a category that does not matter would otherwise overflow.
 _FARTHEST, _LARGEST = 7.0, 30.0
-
-_log = logging.getLogger(__name__)
 
 
 def learned_scales(model: ExactGP) -> list[ScaledDistance]:
@@ -74,18 +71,20 @@ def learn_scales(
     r"""Learn the scales of coordinates of a fitted model, in place.
 
     The scales and all hyperparameters maximise the marginal likelihood jointly, by L-BFGS. It has many
-    maxima, of which the nearest to equal scales is often a poor one. The start is therefore the best of
-    several fits of a stand-in,
+    maxima, of which the nearest to equal scales is often poor, and its gradient takes an evaluation
+    of all clouds. Scales are therefore learned with a stand-in,
 
     .. math:: d_s^2(P, P') \approx \sum_j s_j^2\, d_j^2(P, P'),
 
-    where :math:`d_j` is the distance if only coordinate :math:`j` counts: one fit from the scales of the
-    model, and those from scales that emphasise one of the 4 coordinates which explain most when they are
-    emphasised.
+    where :math:`d_j` is the distance if only coordinate :math:`j` counts: from the scales of the model,
+    and from scales that emphasise one of the 4 coordinates which explain most when they are emphasised.
+    A few steps with the distance itself follow from the best.
 
     Without a guard, learned scales can overfit. Therefore they are also learned once for each of 5 folds
-    without its targets. The scales of the model change only if the held-out targets are more likely with
-    learned scales than without: if the mean gain in log density exceeds 0.01 and its standard error.
+    without its targets, with the stand-in and from the start that is best on all bags. The scales of the
+    model change only if the held-out targets are more likely, given the distance itself, with learned
+    scales than without: if the mean gain in log density exceeds 0.01 and its standard error. The
+    ``decision`` of each distance says so.
 
     The joint fits use at most 256 random bags. :func:`fit` then fits the other hyperparameters again, to
     all data with the new scales.
@@ -104,25 +103,30 @@ def learn_scales(
     generator = torch.Generator().manual_seed(seed)
     bags = torch.randperm(model.train_targets.shape[-1], generator=generator)[:_BAGS]
     if len(bags) < 2 * _FOLDS:
+        for distance in distances:
+            distance.decision = f"scales kept as they were: fewer than {2 * _FOLDS} bags"
         return False
     fold = torch.arange(len(bags), device=model.train_targets.device) % _FOLDS
     ascent = _Ascent(model, distances, bags, atoms, seed, tick)
+    everything = torch.ones_like(fold, dtype=torch.bool)
+    start, best = ascent.screen(everything)
     gains = torch.zeros(len(bags), dtype=torch.float64)
     for number in range(_FOLDS):
         kept = fold != number
-        ascent.restart(kept)
-        before = ascent.held_out(kept)
-        ascent.climb(kept)
-        gains[~kept.cpu()] = ascent.held_out(kept) - before
+        before = ascent.held_out_with(ascent.start, kept)
+        learned = ascent.learn(start, kept)
+        gains[~kept.cpu()] = ascent.held_out_with(learned, kept) - before
     gain, error = gains.mean().item(), gains.std().item() / math.sqrt(len(gains))
-    _log.info("Learned scales gain %.3g (standard error %.2g) in log density.", gain, error)
-    if not gain > max(error, _LEAST):
-        return False
-    everything = torch.ones_like(fold, dtype=torch.bool)
-    ascent.restart(everything)
-    ascent.climb(everything)
-    model.load_state_dict(ascent.model.state_dict())
-    return True
+    changed = gain > max(error, _LEAST)
+    for distance in distances:
+        distance.decision = (
+            f"scales {'learned' if changed else 'kept as they were'}: for held-out targets, learned "
+            f"scales gain {gain:.2g} nats of log density each, with the standard error {error:.1g}"
+        )
+    if changed:
+        ascent.climb(best, everything)
+        model.load_state_dict(ascent.model.state_dict())
+    return changed
 
 
 def _values(model: ExactGP) -> dict[str, Tensor]:
@@ -178,52 +182,58 @@ class _Ascent:
             self.all_rows = EmbeddedRows(every)
             self.rows = EmbeddedRows(thinned(some, model.covar_module, atoms, seed=seed))
 
-    def restart(self, kept: Tensor) -> None:
-        """Fit the hyperparameters to the bags ``kept``, with the scales of the model."""
-        self.model.load_state_dict(self.start)
-        with fixed_scales(self.distances):
-            self._minimise(kept, _OTHERS)
-
-    def climb(self, kept: Tensor) -> None:
-        """Fit scales and hyperparameters to the bags ``kept``, from the better of two starts.
-
-        One start is where the model is, the other what :meth:`_screen` finds.
-        """
-        starts = [_values(self.model)]
-        self._screen(kept)
-        starts.append(_values(self.model))
-        losses = [self._loss_at(start, kept) for start in starts]
-        self.model.load_state_dict(starts[losses[1] < losses[0]])
+    def climb(self, values: dict[str, Tensor], kept: Tensor) -> None:
+        """Fit scales and hyperparameters to the bags ``kept``."""
+        self.model.load_state_dict(values)
         self._minimise(kept, _STEPS)
 
-    def _screen(self, kept: Tensor) -> None:
-        """Fit scales and hyperparameters with distances that are sums over coordinates.
+    def held_out_with(self, values: dict[str, Tensor], kept: Tensor) -> Tensor:
+        """Compute :meth:`held_out` with the scales in ``values`` and hyperparameters fitted to them."""
+        self.model.load_state_dict(values)
+        with fixed_scales(self.distances):
+            self._minimise(kept, _OTHERS)
+        return self.held_out(kept)
 
-        The marginal likelihood of scales has many maxima. Such sums are cheap enough for fits from
-        several starts: from where the model is, and from those that emphasise the coordinates which
-        explain most when each is emphasised alone.
+    def screen(self, kept: Tensor) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Find the best of several starts for :meth:`learn`, and what it leads to.
+
+        The marginal likelihood of scales has many maxima. Starts are where the model is, and scales that
+        emphasise the coordinates which explain most when each is emphasised alone.
         """
-        first = _values(self.model)
-        for distance, sums in zip(self.distances, self.additive, strict=True):
-            vars(distance)["forward"] = sums  # of this copy of the model only
         starts = []
         for distance in self.distances:
             for j in range(len(distance.raw_scales)):
-                self.model.load_state_dict(first)
+                self.model.load_state_dict(self.start)
                 with torch.no_grad():
                     distance.raw_scales -= _EMPHASIS
                     distance.raw_scales[j] += _EMPHASIS
                 starts.append(_values(self.model))
-        starts.sort(key=lambda start: self._loss_at(start, kept))
-        found = []
-        for start in [first, *starts[:_STARTS]]:
-            self.model.load_state_dict(start)
+        with self._stand_ins():
+            starts.sort(key=lambda start: self._loss_at(start, kept))
+        starts = [self.start, *starts[:_STARTS]]
+        found = [self.learn(start, kept) for start in starts]
+        with self._stand_ins():
+            losses = [self._loss_at(values, kept) for values in found]
+        best = losses.index(min(losses))
+        return starts[best], found[best]
+
+    def learn(self, start: dict[str, Tensor], kept: Tensor) -> dict[str, Tensor]:
+        """Fit scales and hyperparameters to the bags ``kept`` with distances that are sums."""
+        self.model.load_state_dict(start)
+        with self._stand_ins():
             self._minimise(kept, _SCREENING)
-            found.append(_values(self.model))
-        best = min(found, key=lambda values: self._loss_at(values, kept))
-        for distance in self.distances:
-            del vars(distance)["forward"]
-        self.model.load_state_dict(best)
+        return _values(self.model)
+
+    @contextmanager
+    def _stand_ins(self) -> Iterator[None]:
+        """Replace the distances of this copy of the model by sums over coordinates."""
+        for distance, sums in zip(self.distances, self.additive, strict=True):
+            vars(distance)["forward"] = sums
+        try:
+            yield
+        finally:
+            for distance in self.distances:
+                del vars(distance)["forward"]
 
     def _loss_at(self, values: dict[str, Tensor], kept: Tensor) -> float:
         self.model.load_state_dict(values)
@@ -264,7 +274,7 @@ class _Ascent:
         try:
             minimise(lambda: self._loss(kept), parameters, bounds | boxes, maxiter=steps)
         except (NanError, NotPSDError):
-            _log.info("A joint fit of scales and hyperparameters has no start.")
+            return  # the start stays
 
     def _loss(self, kept: Tensor) -> Tensor:
         """Compute the negative log marginal likelihood of some bags, with priors, for each target."""

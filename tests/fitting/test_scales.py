@@ -52,14 +52,18 @@ def test_the_coordinate_that_matters_is_found() -> None:
     assert bool(error < 0.5 * before)
     raw = next(p for n, p in model.named_parameters() if n.endswith("raw_scales"))
     assert raw.requires_grad
+    assert "scales learned: for held-out targets" in repr(model)
 
 
 def test_scales_stay_where_they_are_if_nothing_is_gained() -> None:
     X, _ = bags()
     y = torch.randn(30, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
-    assert scales_of(fit(DistributionGP(X, y, kernel()))).tolist() == [1.0] * 4
+    model = fit(DistributionGP(X, y, kernel()))
+    assert scales_of(model).tolist() == [1.0] * 4
+    assert "scales kept as they were: for held-out targets" in repr(model)
     few = fit(DistributionGP(X[:5], y[:5], kernel()))
     assert scales_of(few).tolist() == [1.0] * 4
+    assert "scales kept as they were: fewer than 10 bags" in repr(few)
 
 
 def test_fixed_scales_stay() -> None:
