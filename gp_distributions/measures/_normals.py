@@ -196,56 +196,6 @@ def _inside_out(corners: Tensor, vectors: Tensor, faces: Tensor, name: str) -> b
     return bool(volume < 0)
 
 
-def normals_of(
-    parts: Sequence[Tensor],
-    corners: Sequence[Tensor],
-    vertices: Sequence[Tensor],
-    chosen: Sequence[Tensor],
-    wording: Wording,
-) -> list[Tensor]:
-    """Return the unit normals of the atoms of each shape, from those of its segments or triangles.
-
-    Args:
-        parts: For each shape, a tensor from :func:`curve_normals` or :func:`mesh_normals`.
-        corners: For each shape, a ``p x c`` tensor with the vertices of each segment or triangle.
-        vertices: For each shape, an ``n_i x d`` tensor.
-        chosen: For each shape, the segments or triangles of its atoms; empty if atoms are vertices.
-        wording: Names of the shapes in error messages.
-
-    Raises:
-        ValueError: If the normals of the parts cancel at a vertex.
-    """
-    if chosen:
-        dim = vertices[0].shape[1]
-        return [normalised(part[index], dim) for part, index in zip(parts, chosen, strict=True)]
-    return [
-        _at_vertices(*each, wording((i,)))
-        for i, each in enumerate(zip(parts, corners, vertices, strict=True))
-    ]
-
-
-def _at_vertices(parts: Tensor, corners: Tensor, points: Tensor, name: str) -> Tensor:
-    """Sum the normals of adjacent segments or triangles at each vertex, and normalise the sums.
-
-    Vertices without adjacent parts have the normal zero.
-    """
-    size, dim = points.shape
-    ends, count = corners.flatten(), corners.shape[1]
-    each = parts.repeat_interleave(count, dim=0)
-    sums = parts.new_zeros(size, parts.shape[1]).index_add(0, ends, each)
-    whole = parts.new_zeros(size).index_add(0, ends, sizes(each.detach(), dim))
-    if count == 2:  # both ends of a segment without length are one vertex
-        first, last = corners[(parts == 0).all(-1)].unbind(-1)
-        sums = sums.index_add(0, first, sums[last]).index_add(0, last, sums[first])
-    cancelled = (sizes(sums, dim) <= _rounding(whole) * whole) & (whole > 0)
-    if bool(cancelled.any()):
-        raise ValueError(
-            f"{name}: expected a normal at each vertex, got adjacent parts whose normals cancel at "
-            f'vertex {int(cancelled.nonzero()[0])}. Pass normals="unoriented".'
-        )
-    return normalised(sums, dim)
-
-
 def normalised(normals: Tensor, dim: int) -> Tensor:
     """Divide normals by their lengths, or products of normals by their traces, unless they are zero."""
     size = sizes(normals, dim).unsqueeze(-1)

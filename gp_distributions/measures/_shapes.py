@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from gp_distributions.measures._normals import (
     curve_normals,
     marked,
     mesh_normals,
-    normals_of,
+    normalised,
     with_given,
 )
 from gp_distributions.measures._validation import Wording, equal_weights, validated
@@ -75,6 +75,8 @@ def read_curves(
 ) -> tuple[Tensor, Tensor, int]:
     """Read curves as vertices weighted by arc length, or as points at equal distances along the curve.
 
+    If normals are computed, the middles of segments take the place of vertices.
+
     Args:
         curves: For each curve, an ``n_i x d`` array of vertices in order, or a geometry.
         closed: Whether a segment connects the last vertex of an array to the first.
@@ -95,11 +97,11 @@ def read_curves(
     vertices, marks = with_given(arrays, normals, atoms, wording)
     least = 1 if all(lines.closed for lines in read) else 2
     count = None if atoms is None else integer(atoms, "atoms", least)
-    ends, even, shares = [], [], []
+    segments, even, shares = [], [], []
     for points, lines in zip(vertices, read, strict=True):
         index = torch.from_numpy(lines.following).to(points.device)
-        ends.append(torch.stack([torch.arange(len(index), device=index.device), index], dim=-1))
         lengths = torch.linalg.vector_norm(points[index] - points, dim=-1)
+        segments.append(((points + points[index]) / 2, lengths))
         # A vertex represents half of each adjacent segment.
         shares.append((lengths + torch.zeros_like(lengths).index_add(0, index, lengths)) / 2)
         if count is not None:
@@ -111,7 +113,11 @@ def read_curves(
             curve_normals(points, lines, wording((i,)), oriented=normals is True)
             for i, (points, lines) in enumerate(zip(vertices, read, strict=True))
         ]
-        marks = normals_of(parts, ends, vertices, [chosen for _, chosen in even], wording)
+        if count is None:
+            found = _parts_of(segments, wording)
+            marks = [normalised(part, 2) for part in parts]
+        else:
+            marks = [normalised(part[on], 2) for part, (_, on) in zip(parts, even, strict=True)]
     if count is not None:
         spread = torch.stack([points for points, _ in even])
         found = spread, equal_weights(spread)
@@ -147,6 +153,8 @@ def read_meshes(
     labels: npt.NDArray[Any] | None,
 ) -> tuple[Tensor, Tensor, int]:
     """Read meshes as vertices weighted by area, or as points drawn uniformly from the surface.
+
+    If normals are computed, the middles of triangles take the place of vertices.
 
     Args:
         meshes: The meshes, in any form that :func:`mesh_arrays` reads.
@@ -196,11 +204,24 @@ def read_meshes(
             mesh_normals(points, index, wording((i,)), oriented=normals is True)
             for i, (points, index) in enumerate(zip(vertices, corners, strict=True))
         ]
-        marks = normals_of(parts, corners, vertices, [face for _, face in drawn], wording)
+        if atoms is None:
+            found = _parts_of([(each.mean(1), areas) for each, areas in triangles], wording)
+            marks = [normalised(part, 3) for part in parts]
+        else:
+            marks = [normalised(part[on], 3) for part, (_, on) in zip(parts, drawn, strict=True)]
     if atoms is not None:
         spread = torch.stack([points for points, _ in drawn])
         found = spread, equal_weights(spread)
     return marked(found, marks, wording)
+
+
+def _parts_of(parts: Sequence[tuple[Tensor, Tensor]], wording: Wording) -> tuple[Tensor, Tensor]:
+    """Return the middles of segments or triangles as atoms, weighted by lengths or areas.
+
+    Unlike a vertex, each of them has one normal, also beside sharp edges.
+    """
+    middles, weights = zip(*parts, strict=True)
+    return validated(pad_arrays(list(middles)), pad_arrays(list(weights)), wording)
 
 
 def triangle_areas(corners: Tensor) -> Tensor:

@@ -322,8 +322,8 @@ class PointClouds(WeightedContainer):
         from which holes are subtracted, use ``from_meshes``.
 
         With normals, an atom is a position followed by the outward unit normal there, so that a distance
-        sees on which side of the curve its inside is. The normal of a vertex is the sum of those of its
-        two segments, weighted by length and divided by its own length.
+        sees on which side of the curve its inside is. Atoms are then the middles of segments, weighted
+        by length, as a vertex has no normal of its own, least of all at a sharp edge.
 
         Args:
             curves: A list with an ``n_i x d`` tensor or array of vertices in order for each curve, or
@@ -337,10 +337,10 @@ class PointClouds(WeightedContainer):
                 ``L``, and at ``k L / (atoms - 1)`` on an open one, which includes both ends.
                 Outlines of holes follow the outline. Default: the vertices.
             normals: Whether to add normals, which needs closed outlines in the plane of either
-                direction. ``"unoriented"`` adds the mean of :math:`n n^\top` over the adjacent segments
-                instead, which does not need closed ones: its diagonal, and its entries above it times
-                :math:`\sqrt 2`. Or your own: a list with an ``n_i x d`` array of unit normals, one for
-                each vertex, for each curve. Gradients flow through normals.
+                direction. ``"unoriented"`` adds :math:`n n^\top` instead, also to open curves: its
+                diagonal, and its entries above it times :math:`\sqrt 2`. Or your own, at the
+                vertices: a list with an ``n_i x d`` array of unit normals for each curve. Gradients flow
+                through normals.
 
         Returns:
             The clouds, in order, with ``num_normals`` columns of normals.
@@ -348,9 +348,9 @@ class PointClouds(WeightedContainer):
         Raises:
             TypeError: As for ``from_list``.
             ValueError: As for ``from_list``, or if a curve has fewer than two vertices or no length; or,
-                with normals, if it is not in the plane, is open, has no inside because its signed area
-                is zero, or its segments cancel at a vertex; or if your normals have other shapes, are
-                not of length 1 or are given along with ``atoms``.
+                with normals, if it is not in the plane, is open, or has no inside because its signed
+                area is zero; or if your normals have other shapes, are not of length 1 or are given
+                along with ``atoms``.
 
         Example:
             >>> from gp_distributions import PointClouds
@@ -363,8 +363,8 @@ class PointClouds(WeightedContainer):
             >>> clouds = PointClouds.from_curves([diamond], normals=True)
             >>> clouds
             PointClouds(1 cloud, 4 atoms, d=4, num_normals=2, geometric, float64)
-            >>> clouds.points[0, 1]  # the second vertex and its normal
-            tensor([0., 1., 0., 1.], dtype=torch.float64)
+            >>> clouds.points[0, 0]  # the middle of the first segment, and its normal
+            tensor([0.5000, 0.5000, 0.7071, 0.7071], dtype=torch.float64)
 
         Sources: Kaltenmark, Charlier and Charon 2017 (measures of positions and oriented normals);
         Charon and Trouvé 2013 (without orientation).
@@ -388,10 +388,9 @@ class PointClouds(WeightedContainer):
 
         The weight of a vertex is a third of the area of its triangles, or zero if it has none.
 
-        With normals, an atom is a position followed by the unit normal there. The normal of a vertex is
-        the sum of those of its triangles, weighted by area and divided by its own length. Normals point
-        outward if the mesh is closed, and otherwise to the side from which the vertices of a triangle
-        are counterclockwise.
+        With normals, an atom is a position followed by the unit normal there, and atoms are the middles
+        of triangles, weighted by area. Normals point outward if the mesh is closed, and otherwise to the
+        side from which the vertices of a triangle are counterclockwise.
 
         Args:
             meshes: A list with a pair ``(vertices, faces)`` for each mesh: an ``n_i x d`` tensor or
@@ -404,11 +403,9 @@ class PointClouds(WeightedContainer):
                 the vertices. Default: the vertices.
             seed: Random seed or generator for these draws.
             normals: Whether to add normals, which needs meshes in space whose triangles have one
-                orientation. ``"unoriented"`` adds the mean of :math:`n n^\top` over the adjacent
-                triangles instead: its diagonal, and its entries above it times :math:`\sqrt 2`. Or
-                your own: a list with an ``n_i x d`` array of unit normals, one for each vertex, for each
-                mesh.
-                Gradients flow through normals.
+                orientation. ``"unoriented"`` adds :math:`n n^\top` instead: its diagonal, and its
+                entries above it times :math:`\sqrt 2`. Or your own, at the vertices: a list with an
+                ``n_i x d`` array of unit normals for each mesh. Gradients flow through normals.
 
         Returns:
             The clouds, in order, with ``num_normals`` columns of normals.
@@ -418,9 +415,9 @@ class PointClouds(WeightedContainer):
             TypeError: As for ``from_list``.
             ValueError: As for ``from_list``, or if faces are not triangles, refer to a vertex that
                 does not exist, or have no area, or a file cannot be read; or, with normals, if a mesh
-                is not in space, two triangles traverse an edge in one direction, a closed mesh has no
-                volume, or triangles cancel at a vertex; or if your normals have other shapes, are not of
-                length 1 or are given along with ``atoms``.
+                is not in space, two triangles traverse an edge in one direction, or a closed mesh has no
+                volume; or if your normals have other shapes, are not of length 1 or are given along with
+                ``atoms``.
 
         Example:
             >>> from gp_distributions import PointClouds
@@ -433,7 +430,7 @@ class PointClouds(WeightedContainer):
             >>> corners = [[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
             >>> faces = [[0, 2, 1], [0, 1, 3], [0, 3, 2], [1, 2, 3]]
             >>> PointClouds.from_meshes([(corners, faces)], normals=True).normals[0, 0]
-            tensor([-0.5774, -0.5774, -0.5774], dtype=torch.float64)
+            tensor([-0., -0., -1.], dtype=torch.float64)
 
         Sources: Kaltenmark, Charlier and Charon 2017 (measures of positions and oriented normals);
         Charon and Trouvé 2013 (without orientation).
