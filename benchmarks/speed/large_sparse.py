@@ -61,7 +61,7 @@ import gp_distributions as gd
 from benchmarks.harness import Options, Row, main, progress
 from benchmarks.judging import Rows, Target, beside, find, limit, number
 from benchmarks.regression import kernel_of, score_of
-from gp_distributions.distances import PrincipalDistance, Distance
+from gp_distributions.distances import Distance, PrincipalDistance
 from gp_distributions.sharding.passes import run as run_pass
 
 LONG = True

@@ -39,8 +39,7 @@ class Distance(torch.nn.Module, ABC):
         supported_inputs: Accepted values of ``inputs``.
         reads_coordinates: Whether distances depend on the coordinates of atoms as numbers. If not, atoms
             are labels or indices, and may have any scale.
-        ard_num_dims: Number of features with a lengthscale each in a kernel, unless it says otherwise;
-            ``None`` for one lengthscale.
+        ard_num_dims: Number of features that have a lengthscale each in kernels; ``None`` for one for all.
         rotating: Sizes of the leading groups of coordinates that rotate together, with one scale each.
         trims_padding: Whether :meth:`represent` drops padding. If so, clouds of similar size are
             represented together, which is faster.
@@ -134,14 +133,11 @@ class Distance(torch.nn.Module, ABC):
         return max(1, self.chunk_elements // (num_atoms * (self.block.atom_dim + 1)))
 
     def represent_rows(self, rows: Tensor, factors: Tensor | None = None) -> Tensor:
-        """Represent all rows, one chunk of clouds at a time.
+        """Represent ``batch_shape x N x width`` rows as ``batch_shape x N x D``, a chunk at a time.
 
         Args:
-            rows: A ``batch_shape x N x width`` tensor.
+            rows: The rows.
             factors: Factors by which to multiply the columns of each atom first, of shape ``atom_dim``.
-
-        Returns:
-            A ``batch_shape x N x D`` tensor.
         """
         return evaluation.represent_rows(self, rows, factors)
 

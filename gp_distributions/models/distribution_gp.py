@@ -6,7 +6,7 @@ import contextlib
 import copy
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import chain
-from typing import Any, ClassVar, Literal, Self, TypeVar
+from typing import Any, ClassVar, Literal, Self, TypeVar, cast
 
 import botorch
 import gpytorch
@@ -202,7 +202,7 @@ class DistributionGP(Regression, SingleTaskGP):
     @property
     def members(self) -> list[DistributionGP]:
         """The models whose equal mixture predicts; the model itself unless :func:`fit` chose more."""
-        return [self] if self.mixture is None else self.mixture.models
+        return [self] if self.mixture is None else cast(list[DistributionGP], self.mixture.models)
 
     def with_kernel(self, covar_module: Kernel) -> Self:
         """Return a model of the same data with another kernel, and copies of the noise and the mean."""
@@ -326,7 +326,7 @@ class DistributionGP(Regression, SingleTaskGP):
         self._revert_to_original_inputs()
         try:
             super().set_train_data(inputs, targets, strict)
-            for model in [] if self.mixture is None else self.mixture.models:
+            for model in [] if self.mixture is None else self.members:
                 model.set_train_data(inputs, targets, strict)
         finally:
             if transformed:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from gpytorch.distributions import MultivariateNormal
@@ -11,10 +11,8 @@ from linear_operator import to_linear_operator
 from torch import Tensor
 
 from gp_distributions.models.exact_inference import ExactMultivariateNormal
+from gp_distributions.models.regression import Regression
 from gp_distributions.models.together import together
-
-if TYPE_CHECKING:
-    from gp_distributions.models.distribution_gp import DistributionGP
 
 Moments = tuple[Tensor, Tensor]
 
@@ -33,12 +31,12 @@ class EqualMixture(torch.nn.Module):
         members: Fitted models of the same clouds and targets, in the same units.
     """
 
-    def __init__(self, members: Sequence[DistributionGP]) -> None:
+    def __init__(self, members: Sequence[Regression]) -> None:
         super().__init__()
         self.members = torch.nn.ModuleList(members)
 
     @property
-    def models(self) -> list[DistributionGP]:
+    def models(self) -> list[Regression]:
         """The members."""
         return list(self.members)  # type: ignore[arg-type]
 
