@@ -39,7 +39,7 @@ class Distance(torch.nn.Module, ABC):
         supported_inputs: Accepted values of ``inputs``.
         reads_coordinates: Whether distances depend on the coordinates of atoms as numbers. If not, atoms
             are labels or indices, and may have any scale.
-        ard_num_dims: Number of features that have a lengthscale each in kernels; ``None`` for one for all.
+        ard_num_dims: Number of lengthscales of a kernel; ``None`` for one for all features.
         rotating: Sizes of the leading groups of coordinates that rotate together, with one scale each.
         trims_padding: Whether :meth:`represent` drops padding. If so, clouds of similar size are
             represented together, which is faster.
@@ -133,12 +133,7 @@ class Distance(torch.nn.Module, ABC):
         return max(1, self.chunk_elements // (num_atoms * (self.block.atom_dim + 1)))
 
     def represent_rows(self, rows: Tensor, factors: Tensor | None = None) -> Tensor:
-        """Represent ``batch_shape x N x width`` rows as ``batch_shape x N x D``, a chunk at a time.
-
-        Args:
-            rows: The rows.
-            factors: Factors by which to multiply the columns of each atom first, of shape ``atom_dim``.
-        """
+        """Represent rows as ``batch_shape x N x D``, whose atoms are multiplied by ``factors`` first."""
         return evaluation.represent_rows(self, rows, factors)
 
     def represent_held(self, rows: EmbeddedRows) -> Tensor:
