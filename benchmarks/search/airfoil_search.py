@@ -40,7 +40,6 @@ from benchmarks.harness import Options, Row, main
 from benchmarks.judging import Target, beside
 from benchmarks.search import searches
 from benchmarks.search.designs import BOUNDS, gated_ratio
-from gp_distributions.demo.searching import model_of_rows
 
 FIRST = 1000
 _OURS = "pool, seeds 1000-1009: ours"
@@ -87,7 +86,7 @@ def run(options: Options) -> list[Row]:
     pool = searches.AirfoilPool(100, 12) if options.quick else searches.AirfoilPool(None, 50)
     seeds, few, evaluations = (options.seeds, 1, 11) if options.quick else (10, 10, 40)
     ways: dict[str, searches.Way] = {
-        "ours": partial(pool.search, pool.clouds, model_of_rows),
+        "ours": partial(pool.search, pool.clouds, searches.by_hand),
         "aligned ordinates": partial(pool.search, pool.ordinates, searches.matern),
         "random": partial(pool.search, pool.clouds, "random"),
     }

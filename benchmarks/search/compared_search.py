@@ -45,6 +45,7 @@ from benchmarks.search.searches import (
     DECODER,
     AirfoilPool,
     Way,
+    by_hand,
     column,
     design_search,
     matern,
@@ -53,7 +54,6 @@ from benchmarks.search.searches import (
     searched,
     with_priors,
 )
-from gp_distributions.demo.searching import model_of_rows
 
 LONG = True
 
@@ -114,7 +114,7 @@ def pool_ways(size: int | None, evaluations: int) -> dict[str, Way]:
     return {
         "compare": partial(pool.search, pool.clouds, "compare"),
         "default": partial(pool.search, pool.clouds, None),
-        "selected": partial(pool.search, pool.clouds, model_of_rows),
+        "selected": partial(pool.search, pool.clouds, by_hand),
         "aligned ordinates": partial(pool.search, pool.ordinates, matern),
     }
 

@@ -34,10 +34,9 @@ from torch import Tensor
 import gp_distributions as gd
 from benchmarks.harness import Options, Row, main
 from benchmarks.judging import Rows, Target, find, number
-from benchmarks.search.searches import ATOMS, Outcome, Way, column, searched
+from benchmarks.search.searches import ATOMS, Outcome, Way, column, scaled, searched
 from benchmarks.shapes import flow, kulfan_parameters, some_airfoils
 from gp_distributions.bayesopt import Pool, median_lengthscale_prior
-from gp_distributions.demo.searching import scaled
 
 LONG = True
 FIRST = 5000

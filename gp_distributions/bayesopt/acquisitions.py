@@ -19,7 +19,7 @@ from botorch.utils.multi_objective.pareto import is_non_dominated
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
-from gp_distributions.models import MixtureModel
+from gp_distributions.models import DistributionGP, MixtureModel
 from gp_distributions.models.together import together
 
 
@@ -71,6 +71,9 @@ def default_acquisition(model: Model, data: Observations) -> AcquisitionFunction
     that BoTorch infers from the feasible outcomes. As long as the model predicts that no evaluated input
     is feasible, ``qLogProbabilityOfFeasibility`` is used instead.
 
+    Improvements are averaged over the members of a :class:`DistributionGP` that predicts with several,
+    and not taken under the Gaussian with their moments.
+
     Args:
         model: A fitted model of all outcomes.
         data: The evaluations to which the model was fitted.
@@ -89,6 +92,8 @@ def default_acquisition(model: Model, data: Observations) -> AcquisitionFunction
         >>> type(default_acquisition(model, data)).__name__
         'LogExpectedImprovement'
     """
+    if isinstance(model, DistributionGP) and model.mixture is not None:
+        model = MixtureModel(model.members)
     acquisition = _log_improvement(model, data)
     if not hasattr(model, "train_inputs") and not hasattr(acquisition, "X_baseline"):
         # Around these, BoTorch draws starts; it finds them in models that are no mixtures.

@@ -44,7 +44,15 @@ _SHARE, _LONGEST = 5, 5
 _DESIGNS = 50
 
 
-def fitted(make: MakeModel, X: Tensor, Y: Tensor, *, restarts: int, seed: int) -> DistributionGP:
+def fitted(
+    make: MakeModel,
+    X: Tensor,
+    Y: Tensor,
+    *,
+    restarts: int,
+    seed: int,
+    choose: Callable[..., None] | None = None,
+) -> DistributionGP:
     """Make a model and fit it; if the fit fails, return the model with initial hyperparameters.
 
     Args:
@@ -53,12 +61,16 @@ def fitted(make: MakeModel, X: Tensor, Y: Tensor, *, restarts: int, seed: int) -
         Y: The outcomes, ``T x outcomes``.
         restarts: Number of additional starts.
         seed: Random seed for the starts.
+        choose: Function that chooses the metric of the fitted model, in place.
 
     Warns:
         ConvergenceWarning: If the fit fails or does not converge.
     """
     try:
-        return fit(make(X, Y), restarts=restarts, seed=seed, progress=False)
+        model = fit(make(X, Y), restarts=restarts, seed=seed, progress=False)
+        if choose is not None:
+            choose(model, seed=seed)
+        return model
     except (NanError, NotPSDError) as error:
         warn(
             f"The fit to {len(X)} evaluations failed ({error}). The search goes on with the initial "
@@ -139,7 +151,7 @@ class ComparedModels:
 
     def _fitted(self, candidate: Candidate, place: int, X: Tensor, y: Tensor) -> DistributionGP:
         """Return the model of a candidate, whose turns depend on its place among all."""
-        options = {"restarts": self.restarts, "seed": self.seed}
+        options: dict[str, Any] = {"restarts": self.restarts, "seed": self.seed}
         if not isinstance(candidate, Kernel | Distance):
             return fitted(
                 candidate, X, y, **options

@@ -34,6 +34,7 @@ from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.kernels.mixed import Structure, mixed_kernel
 from gp_distributions.measures.arrays import integer
 from gp_distributions.measures.encoding import CovariateEncoding, MixedEncoding, Scaling
+from gp_distributions.models import DistributionGP
 from gp_distributions.rows.columns import Slots
 from gp_distributions.rows.layout import Block
 
@@ -144,6 +145,9 @@ class MixedSearch(Search):
     def default_kernel(self, batch_shape: torch.Size) -> Kernel:
         """Returns :meth:`kernel` with default kernels of all parts."""
         return self.kernel(batch_shape=batch_shape)
+
+    def choose_metric(self, model: DistributionGP, *, seed: int) -> None:
+        """Keeps the model, whose kernel is a :func:`mixed_kernel`, as it is."""
 
     def kernel(
         self,

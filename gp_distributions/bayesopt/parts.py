@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import reprlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -17,11 +19,17 @@ from torch import Tensor
 from gp_distributions.bayesopt.free_shapes import Penalty, check_bounds
 from gp_distributions.bayesopt.pool import PoolLookUp
 from gp_distributions.distances.base import Distance
+from gp_distributions.distances.embedded_rows import EmbeddedRows
+from gp_distributions.distances.principal import PrincipalDistance
+from gp_distributions.distances.standardized import StandardizedDistance
+from gp_distributions.fitting.choosing import choose_metric, principal_distances
 from gp_distributions.kernels.default import default_distance
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.measures.covariates import Level
 from gp_distributions.measures.encoding import CovariateEncoding, Levels, Scaling
 from gp_distributions.measures.kinds import Distributions
+from gp_distributions.models.choice import MIXTURE
+from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.rows.columns import Columns
 from gp_distributions.rows.layout import Block
 
@@ -65,15 +73,20 @@ class Part(ABC):
             ValueError: If the dimension of the atoms is not known.
         """
         if self.clouds is not None:
-            distance = default_distance(self.clouds)
-            distance.adapt(self.clouds.pack())  # once, so that a pool can keep its distances
-            return distance
+            return copy.deepcopy(self._default_distance)
         if self.dim is None:
             raise ValueError(
                 "Expected a model, because the dimension of the atoms is not known, as for a pool of "
                 "rows. Pass model=, or give the search PointClouds or dim=."
             )
         return default_distance(Block("clouds", self.dim))
+
+    @cached_property
+    def _default_distance(self) -> StandardizedDistance:
+        assert self.clouds is not None
+        distance = default_distance(self.clouds)
+        distance.adapt(self.clouds.pack())  # once, so that a pool can keep its distances
+        return distance
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
@@ -124,6 +137,31 @@ class Search(Part):
         """
         base = DistributionKernel(self.default_distance(), batch_shape=batch_shape)
         return ScaleKernel(base, batch_shape=batch_shape)
+
+    def choose_metric(self, model: DistributionGP, *, seed: int) -> None:
+        """Gives a fitted default model the members with which it predicts, in place.
+
+        They are the three kernels of :func:`gp_distributions.fit`, with equal weights: a few evaluations
+        do not tell which of them is better. The principal components are those of all clouds of the
+        search if they are known, else of the evaluated ones. A distance without features, as that of
+        mixtures, stays alone.
+
+        Args:
+            model: A model with the :meth:`default_kernel`.
+            seed: Random seed of the fits.
+        """
+        distance: Distance = model.covar_module.base_kernel.distance
+        if not distance.euclidean:
+            return
+        known = None
+        if self.clouds is not None:
+            known = copy.deepcopy(self._principal, {id(self._default_distance): distance})
+        choose_metric(model, seed=seed, name=MIXTURE, principal=known)
+
+    @cached_property
+    def _principal(self) -> list[PrincipalDistance]:
+        assert self.clouds is not None
+        return principal_distances(self._default_distance, EmbeddedRows(self.clouds.pack()))
 
     @abstractmethod
     def optimize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Hashable, Iterable, Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -164,6 +165,11 @@ class Table:
             self._between = torch.nn.functional.pad(found, (1, 0, 1, 0))
         return self._between
 
+    @cached_property
+    def features(self) -> Tensor:
+        """Features of the candidates, ``N x D``."""
+        return torch.cat([found + self._centre for found, _ in self._blocks()])
+
     def _compared(self, found: Tensor, norms: Tensor, points: Sequence[Tensor]) -> Tensor:
         if not self.distance.euclidean:
             return torch.cat([self.distance.compare_all(found, point) for point in points], dim=-1)
@@ -193,7 +199,7 @@ class Table:
 
 
 class PoolLookUp:
-    """Looks up the squared distances of the candidates that are being evaluated.
+    """Looks up the squared distances of the candidates that are being evaluated, or their features.
 
     BoTorch joins every candidate of a batch with the same pending points, baseline points and training
     rows. Each position along the second to last axis therefore holds either the candidates, one for each
@@ -213,9 +219,11 @@ class PoolLookUp:
         self.batch = torch.tensor([])
         self.constant = False
 
-    def __call__(self, distance: Any, x1: Tensor, x2: Tensor, diag: bool) -> Tensor | None:
+    def __call__(self, distance: Any, x1: Tensor, x2: Tensor | None, diag: bool) -> Tensor | None:
         """Return squared distances, or ``None`` if they have to be computed."""
         known = [] if diag else [t for t in self._tables if t.fingerprint == fingerprint(distance)]
+        if x2 is None:
+            return self._features(known, x1) if distance.ard_num_dims else None
         for table in known:
             first = self._places(table, x1)
             second = first if x2 is x1 or first is None else self._places(table, x2)
@@ -230,6 +238,18 @@ class PoolLookUp:
             batch_shape = torch.broadcast_shapes(x1.shape[:-2], x2.shape[:-2])
             found = found.reshape(len(found), *[1] * (len(batch_shape) - 1), *found.shape[1:])
             return found.expand(*batch_shape, -1, -1)
+        return None
+
+    def _features(self, tables: Sequence[Table], rows: Tensor) -> Tensor | None:
+        """Return the features of rows that hold candidates."""
+        for table in tables:
+            places = self._places(table, rows)
+            if places is None or bool(places.all()):
+                continue
+            with looking_up(None):
+                first = representations(table.distance, rows[(0,) * (rows.dim() - 2)])
+            found = table.features[self.batch].reshape(len(rows), *[1] * (rows.dim() - 2), -1)
+            return torch.where((places == 0).unsqueeze(-1), found, first)
         return None
 
     def _places(self, table: Table, rows: Tensor) -> Tensor | None:

@@ -65,10 +65,11 @@ class ShapeOptimizer:
             or 0 if several kernels are compared.
         model: A function that makes a model, to be fitted, from a ``T x width`` tensor of inputs (rows,
             or designs for a :class:`DesignSearch`) and a ``T x outcomes`` tensor. Its random numbers, if
-            any, must have a fixed seed. Default: a model with the default kernel of
-            :class:`DistributionGP` for each outcome, with coordinates in their spread over all clouds of
-            the search if they are known; or a :func:`mixed_kernel` for a :class:`MixedSearch`; with a
-            :func:`median_lengthscale_prior`.
+            any, must have a fixed seed. Default, for each outcome: the mixture of three kernels that
+            :func:`gp_distributions.fit` has to choose from, always, all fitted anew at each step. They
+            measure coordinates in their spread over all clouds of the search, and the principal
+            components are those of all its clouds, if they are known. For a :class:`MixedSearch` it is
+            a :func:`mixed_kernel`. Isotropic kernels have a :func:`median_lengthscale_prior`.
 
             Or a list or a dictionary of kernels, distances and such functions. At each step all of them
             predict each evaluation from the others. The model is their mixture with the weights of
@@ -145,6 +146,8 @@ class ShapeOptimizer:
         made: list[Any] = [model]
         self._fitted: Callable[[Tensor, Tensor], Model]
         if alone:
+            if model is None:
+                options["choose"] = search.choose_metric
             make: Any = model or self._default_model
             self._fitted = partial(fitted, make, **options)
         else:

@@ -19,7 +19,7 @@ from gp_distributions import PointClouds
 from gp_distributions.bayesopt import Pool
 from gp_distributions.datasets import load_airfoils
 from gp_distributions.demo.predictions import Split, run_split, save_figures
-from gp_distributions.demo.searching import EVALUATIONS, save_search_figures, scaled, search
+from gp_distributions.demo.searching import EVALUATIONS, save_search_figures, search
 
 ATOMS = 128
 
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> tuple[list[Split], list[list
 
     runs = []
     print(f"search   best  of all  at evaluation   ({options.evaluations} of each)")
-    pool = Pool(scaled(clouds))
+    pool = Pool(PointClouds.from_curves(airfoils.outlines, atoms=ATOMS, normals=True))
     count, bar = options.evaluations, not options.quiet
     for seed in range(options.searches):
         run = search(pool, targets, evaluations=count, seed=seed, progress=bar)

@@ -5,18 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from gpytorch.kernels import ScaleKernel
 from numpy.typing import NDArray
-from torch import Tensor
 
-from gp_distributions import (
-    DistributionGP,
-    MMDKernel,
-    PointClouds,
-    PoolSearch,
-    ShapeOptimizer,
-    SlicedWassersteinKernel,
-)
+from gp_distributions import PoolSearch, ShapeOptimizer
 from gp_distributions.bayesopt import Pool
 from gp_distributions.datasets import Airfoils
 from gp_distributions.demo.predictions import save
@@ -25,25 +16,11 @@ from gp_distributions.plotting import plot_clouds, plot_traces
 INITIAL, EVALUATIONS = 10, 50
 
 
-def model_of_rows(X: Tensor, Y: Tensor) -> DistributionGP:
-    """Make a model whose kernel is the sum of a kernel on centred shapes and a linear one on means."""
-    shape = SlicedWassersteinKernel(
-        2, profile="matern52", center=True, num_slices=50, num_quantiles=64
-    )
-    mean = MMDKernel(2, kernel="linear", profile="linear")
-    return DistributionGP(X, Y, ScaleKernel(shape) + mean)
-
-
-def scaled(clouds: PointClouds) -> PointClouds:
-    """Normalise clouds, stretching the vertical axis because airfoils are thin."""
-    return clouds.normalize(scale=[1.0, 0.5])
-
-
 def search(
     pool: Pool, targets: NDArray[np.float64], *, evaluations: int, seed: int, progress: bool = False
 ) -> list[int]:
     """Search for the best airfoil, and return the indices of the evaluated airfoils in order."""
-    optimizer = ShapeOptimizer(PoolSearch(pool), model=model_of_rows, initial=INITIAL, seed=seed)
+    optimizer = ShapeOptimizer(PoolSearch(pool), initial=INITIAL, seed=seed)
     optimizer.run(lambda index: float(targets[index]), evaluations, progress=progress)
     return [evaluation.candidate for evaluation in optimizer.evaluations]
 

@@ -53,7 +53,7 @@ class Distance(Protocol):
 _BLOCK_BYTES = 2**24
 
 DistanceT = TypeVar("DistanceT", bound=Distance)
-LookUp = Callable[[Distance, Tensor, Tensor, bool], Tensor | None]
+LookUp = Callable[[Distance, Tensor, Tensor | None, bool], Tensor | None]
 _look_up: ContextVar[LookUp | None] = ContextVar("look_up", default=None)
 
 
@@ -62,8 +62,9 @@ def looking_up(look_up: LookUp | None) -> AbstractContextManager[object]:
 
     Args:
         look_up: Function of a distance, two sets of rows, and whether to compute only the diagonal. It
-            returns the squared distances if they are known, else ``None``. Pass ``None`` instead of a
-            function to turn off the look-up of an outer block.
+            returns the squared distances if they are known, else ``None``; or, with ``None`` instead
+            of the second set, the representations of the first. Pass ``None`` instead of a function to
+            turn off the look-up of an outer block.
     """
     return setting(_look_up, look_up)
 
@@ -270,7 +271,9 @@ def _represented(distance: Distance, x: EmbeddedRows) -> Tensor:
 
 @torch.no_grad()
 def _fixed(distance: Distance, x: EmbeddedRows) -> Tensor:
-    return distance.represent_held(x)
+    look_up = _look_up.get()
+    known = None if look_up is None else look_up(distance, x.rows, None, False)
+    return distance.represent_held(x) if known is None else known
 
 
 def _zeros(distance: Distance, *sets: EmbeddedRows) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -11,6 +11,7 @@ from gpytorch.kernels import ScaleKernel
 from torch import Tensor
 from tqdm import tqdm
 
+from gp_distributions.distances.base import Distance
 from gp_distributions.distances.embedded_rows import EmbeddedRows
 from gp_distributions.distances.principal import PrincipalDistance
 from gp_distributions.fitting import subset_start
@@ -52,6 +53,7 @@ def choose_metric(
     options: dict[str, Any] | None = None,
     progress: bool = False,
     name: str | None = None,
+    principal: Sequence[PrincipalDistance] | None = None,
 ) -> None:
     r"""Choose the metric of a model in place, after its isotropic default kernel has been fitted.
 
@@ -69,6 +71,8 @@ def choose_metric(
         options: Options of the fits of members to all clouds.
         progress: Whether to show a progress bar if the choice takes more than a few seconds.
         name: ``"isotropic"`` or ``"mixture"`` to skip the comparison. Default: compare.
+        principal: Distances of the principal members, which are then the same in all folds. Default:
+            :func:`principal_distances` of the training clouds, or of those of a fold.
     """
     size = model.train_targets.shape[-1]
     model.mixture = model.choice = None
@@ -77,14 +81,16 @@ def choose_metric(
     model.train()
     try:
         with bar, collected(JitterWarning):
-            found = {} if name or size < _FEWEST else _compared(model, seed, options, tick)
+            found = (
+                {} if name or size < _FEWEST else _compared(model, principal, seed, options, tick)
+            )
             if name is None:
                 gains = found and found[MIXTURE] - found[ISOTROPIC] > _GAIN
                 name = MIXTURE if gains else ISOTROPIC
             if name == MIXTURE:
                 members = [model.with_kernel(model.covar_module)]
                 members[0].likelihood, members[0].mean_module = model.likelihood, model.mean_module
-                members += _principal_members(model, seed, options, tick)
+                members += _principal_members(model, principal, seed, options, tick)
                 model.mixture = EqualMixture(members)
             num_clouds = size if size <= subset_start.LARGE else subset_start.SUBSET
             distance = model.covar_module.base_kernel.distance
@@ -121,12 +127,13 @@ def choose_normals_factor(
 
 def _principal_members(
     model: DistributionGP,
+    principal: Sequence[PrincipalDistance] | None,
     seed: int,
     options: dict[str, Any] | None,
     tick: Callable[[], object],
 ) -> list[DistributionGP]:
     """Return models on principal components, fitted to the training clouds of a model."""
-    members = list(_unfitted(model))
+    members = list(_unfitted(model, principal))
     for member in members:
         ascent, start = Ascent(member, tick, options), values_of(member)
         if has_subsets(member):
@@ -139,15 +146,28 @@ def _principal_members(
     return members
 
 
-def _unfitted(model: DistributionGP) -> Iterator[DistributionGP]:
-    """Yield models on principal components, with lengthscales at the mode of their prior."""
-    rows = model._compared(model.embedded_rows(model.train_inputs[0]))
-    size = rows.rows.shape[-2]
-    base = model.covar_module.base_kernel
+def principal_distances(distance: Distance, rows: EmbeddedRows) -> list[PrincipalDistance]:
+    """Make the distances of the principal members, with the components of some clouds.
+
+    Args:
+        distance: The distance of the isotropic member.
+        rows: The clouds, ``... x N x width``. There are at most ``N - 1`` and ``N / 3`` components.
+    """
+    size, found = rows.rows.shape[-2], []
     for exponent, share in zip(_EXPONENTS, _SHARES, strict=True):
         number = max(1, min(_COMPONENTS, int(share * size), size - 1))
-        distance = PrincipalDistance(base.distance, num_components=number, exponent=exponent)
-        distance.adapt_to(rows)
+        found.append(PrincipalDistance(distance, num_components=number, exponent=exponent))
+        found[-1].adapt_to(rows)
+    return found
+
+
+def _unfitted(
+    model: DistributionGP, principal: Sequence[PrincipalDistance] | None
+) -> Iterator[DistributionGP]:
+    """Yield models on principal components, with lengthscales at the mode of their prior."""
+    rows = model._compared(model.embedded_rows(model.train_inputs[0]))
+    base = model.covar_module.base_kernel
+    for distance in principal or principal_distances(base.distance, rows):
         kernel = DistributionKernel(distance, base.profile, batch_shape=base.batch_shape)
         scaled = ScaleKernel(kernel, batch_shape=model.covar_module.batch_shape).to(rows.rows)
         yield model.with_kernel(scaled)
@@ -155,6 +175,7 @@ def _unfitted(model: DistributionGP) -> Iterator[DistributionGP]:
 
 def _compared(
     model: DistributionGP,
+    principal: Sequence[PrincipalDistance] | None,
     seed: int,
     options: dict[str, Any] | None,
     tick: Callable[[], object],
@@ -162,7 +183,7 @@ def _compared(
     """Return the mean held-out log density of each alternative."""
     if model.train_targets.shape[-1] > subset_start.LARGE:
         model = on_subset(model, subset_start.SUBSET, seed=seed)
-    fitted = [model, *_principal_members(model, seed, options, tick)]
+    fitted = [model, *_principal_members(model, principal, seed, options, tick)]
     totals = {ISOTROPIC: 0.0, MIXTURE: 0.0}
     folds = _folds(model, seed)
     for train, test in folds:
@@ -170,7 +191,7 @@ def _compared(
         shared = {id(m): m for m in model.covar_module.base_kernel.distance.modules()}
         isotropic = part.with_kernel(copy.deepcopy(model.covar_module, shared))
         isotropic.likelihood.load_state_dict(model.likelihood.state_dict(), strict=False)
-        members = [isotropic, *_unfitted(part)]
+        members = [isotropic, *_unfitted(part, principal)]
         for member, start in zip(members, fitted, strict=True):
             _start_at(member, start)
             ascent = Ascent(member, tick, _LOOSE)

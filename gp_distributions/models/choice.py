@@ -18,7 +18,7 @@ class Choice:
             kernels on principal components.
         log_densities: Mean log density of a held-out target by the name of the alternative, in units in
             which the targets have a standard deviation of one; of classes, mean log probability of a
-            held-out label. Empty if there were too few clouds to compare.
+            held-out label. Empty if there were too few clouds to compare, or nothing to choose.
         num_folds: Number of folds in which the alternatives were compared.
         num_clouds: Number of clouds in the folds.
         normals_factor: Factor of the normals relative to positions, which have a spread of one; None
@@ -46,6 +46,8 @@ class Choice:
 
     def __str__(self) -> str:
         title = {ISOTROPIC: "One isotropic kernel", MIXTURE: "Mixture of three kernels"}
+        if not self.log_densities and self.name == MIXTURE:
+            return f"{title[self.name]}, not compared with the isotropic one"
         if not self.log_densities:
             return (
                 f"{title[self.name]}: {self.num_clouds} clouds are too few to compare alternatives"

@@ -22,6 +22,7 @@ from gp_distributions.bayesopt import (
     Observations,
     default_acquisition,
 )
+from gp_distributions.models.equal_mixture import EqualMixture
 
 ROWS = as_rows(random_clouds(20, sizes=(8, 8)))
 TRAIN, NEW = ROWS[:12], ROWS[12:].unsqueeze(-2)
@@ -80,3 +81,12 @@ def test_is_the_default_of_mixtures() -> None:
     with pytest.raises(UnsupportedError):
         acquisition.set_X_pending(NEW[0])
     assert type(default_acquisition(member(1.0), data)) is LogExpectedImprovement
+
+
+def test_members_of_a_model_count_each() -> None:
+    model = member(1.0)
+    model.mixture = EqualMixture([member(0.5), member(3.0)])
+    data = Observations(TRAIN, TARGETS.unsqueeze(-1), 1, None, q=1, seed=0)
+    found = default_acquisition(model, data)(NEW)
+    each = [LogExpectedImprovement(part, BEST)(NEW).exp() for part in model.members]
+    torch.testing.assert_close(found.exp(), torch.stack(each).mean(0))

@@ -1,5 +1,6 @@
 """Pool search gives the candidates and values of BoTorch on rows, and embeds candidates once."""
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -25,9 +26,11 @@ from gp_distributions import (
     DistributionGP,
     DistributionKernel,
     PointClouds,
+    PrincipalDistance,
     SlicedWasserstein,
 )
 from gp_distributions.bayesopt import Pool, optimize_over_pool
+from gp_distributions.distances import Distance
 
 CLOUDS = random_clouds(40, sizes=(5, 20))
 ROWS = as_rows(CLOUDS)
@@ -40,6 +43,13 @@ REST = [i for i in range(40) if i not in TAKEN]
 
 def distance() -> SlicedWasserstein:
     return SlicedWasserstein(2, num_slices=10, num_quantiles=20)
+
+
+def principal() -> PrincipalDistance:
+    """A distance whose features have a lengthscale each."""
+    found = PrincipalDistance(distance(), num_components=6)
+    found.adapt(ROWS)
+    return found
 
 
 def make_model(rows: Tensor = ROWS[TRAIN], outputs: int = 1, **options: Any) -> DistributionGP:
@@ -70,10 +80,13 @@ ACQUISITIONS: dict[str, Callable[[DistributionGP], AcquisitionFunction]] = {
 }
 
 
+@pytest.mark.parametrize("make", [distance, principal])
 @pytest.mark.parametrize("batch_size", [1, 7, 100])
 @pytest.mark.parametrize("name", ACQUISITIONS)
-def test_agrees_with_botorch_on_rows(name: str, batch_size: int) -> None:
-    acquisition = ACQUISITIONS[name](make_model())
+def test_agrees_with_botorch_on_rows(
+    name: str, batch_size: int, make: Callable[[], Distance]
+) -> None:
+    acquisition = ACQUISITIONS[name](make_model(distance=make()))
     values = acquisition(ROWS[REST].unsqueeze(-2)).detach()
     index, value = optimize_over_pool(acquisition, Pool(ROWS), exclude=TAKEN, batch_size=batch_size)
     assert index.tolist() == [REST[int(values.argmax())]]
@@ -171,13 +184,19 @@ class TestMemory:
         monkeypatch.setattr(SlicedWasserstein, "represent", counted)
         return calls
 
-    def test_candidates_are_embedded_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.parametrize("make", [distance, principal])
+    def test_candidates_are_embedded_once(
+        self, monkeypatch: pytest.MonkeyPatch, make: Callable[[], Distance]
+    ) -> None:
         pool = Pool(PointClouds.unpack(ROWS, 2))
+        made = make()
         calls = self.count(monkeypatch)
         for step in range(3):
             # Another model each time, whose distance is equal and no more.
             train = [*TRAIN, *range(10, 10 + step)]
-            model = DistributionGP(ROWS[train], TARGETS[train], DistributionKernel(distance()))
+            model = DistributionGP(
+                ROWS[train], TARGETS[train], DistributionKernel(copy.deepcopy(made))
+            )
             acquisition = qLogExpectedImprovement(model, TARGETS.max(), sampler())
             calls.clear()
             optimize_over_pool(acquisition, pool, 3, exclude=train, batch_size=9)

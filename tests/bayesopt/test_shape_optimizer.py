@@ -14,13 +14,21 @@ from gpytorch.kernels import ScaleKernel
 from linear_operator.utils.errors import NotPSDError
 from torch import Tensor
 
-from gp_distributions import DistributionGP, PointClouds, SlicedWasserstein, SlicedWassersteinKernel
+from gp_distributions import (
+    DistributionGP,
+    GaussianMixtures,
+    PointClouds,
+    PrincipalDistance,
+    SlicedWasserstein,
+    SlicedWassersteinKernel,
+)
 from gp_distributions.bayesopt import (
     CheckpointError,
     DataPenalty,
     Decoder,
     DesignSearch,
     FreeSearch,
+    MixedSearch,
     Observations,
     PoolSearch,
     Search,
@@ -28,6 +36,7 @@ from gp_distributions.bayesopt import (
     compared_models,
     default_acquisition,
 )
+from gp_distributions.kernels.default import default_distance
 from gp_distributions.warnings import ConvergenceWarning
 
 pytestmark = [
@@ -93,6 +102,10 @@ def design_optimizer(**options: Any) -> ShapeOptimizer:
     return ShapeOptimizer(search, **{"initial": 5, "restarts": 0, "model": with_decoder} | options)
 
 
+def default_optimizer(**options: Any) -> ShapeOptimizer:
+    return pool_optimizer(model=None, **options)
+
+
 def keys(optimizer: ShapeOptimizer) -> list[str]:
     return [e.key for e in optimizer.evaluations]
 
@@ -124,6 +137,57 @@ class TestSearches:
         cloud, best = optimizer.best
         assert best == of_cloud(cloud) > first
         assert cloud.batch_shape == ()
+
+
+class TestDefaultModel:
+    def test_components_are_those_of_the_pool(self) -> None:
+        outlines = [points.numpy() for points in CLOUDS.points]
+        clouds = PointClouds.from_curves(outlines, atoms=16, normals=True)
+        optimizer = ShapeOptimizer(PoolSearch(clouds), restarts=0)
+        for index in range(6):
+            optimizer.tell(index, of_index(index))
+        model = optimizer.model()
+        base = default_distance(clouds)
+        base.adapt(clouds.pack())
+        for member, exponent in zip(model.members[1:], (0.5, 1.0), strict=True):
+            found = member.covar_module.base_kernel.distance
+            expected = PrincipalDistance(
+                base, num_components=found.num_components, exponent=exponent
+            )
+            expected.adapt(clouds.pack())
+            torch.testing.assert_close(found.components, expected.components)
+            assert found.num_components > 6
+            assert found.distance is model.covar_module.base_kernel.distance
+        assert str(found.distance) == str(base)  # with its spread and normals
+        # What is done to a model does not change the search.
+        model.covar_module.base_kernel.distance.normals_factor = 9.0
+        assert str(optimizer.model().covar_module.base_kernel.distance) == str(base)
+
+    @pytest.mark.parametrize(
+        "search",
+        [
+            DesignSearch(Decoder(ellipses), BOUNDS, dim=2, num_restarts=1, raw_samples=16),
+            FreeSearch(CLOUDS[:20], BOX, num_restarts=2, maxiter=5),
+        ],
+    )
+    def test_designs_and_free_shapes(self, search: Search) -> None:
+        function: Any = value if isinstance(search, DesignSearch) else of_cloud
+        optimizer = ShapeOptimizer(search, initial=5, restarts=0)
+        optimizer.run(function, 7, progress=False)
+        assert optimizer.trace[-1] > optimizer.trace[4]
+        assert len(optimizer.model().members) == 3
+
+    def test_other_searches_have_one_kernel(self) -> None:
+        blobs = GaussianMixtures.from_list([([[float(i)]], [[[1.0]]], [1.0]) for i in range(6)])
+        for search, candidates in (
+            (MixedSearch(shape=PoolSearch(CLOUDS)), [{"shape": i} for i in range(5)]),
+            (PoolSearch(blobs), list(range(5))),
+        ):
+            optimizer = ShapeOptimizer(search, restarts=0)
+            for place, candidate in enumerate(candidates):
+                optimizer.tell(candidate, float(place))
+            model = optimizer.model()
+            assert model.members == [model]
 
 
 class TestAskAndTell:
@@ -370,9 +434,9 @@ class TestOutcomes:
 
 
 class TestCheckpoint:
-    @pytest.mark.parametrize("make", [pool_optimizer, design_optimizer])
+    @pytest.mark.parametrize("make", [pool_optimizer, default_optimizer, design_optimizer])
     def test_resumed_searches_go_on_as_if_never_stopped(self, make: Any, tmp_path: Path) -> None:
-        function = of_index if make is pool_optimizer else value
+        function = value if make is design_optimizer else of_index
         whole = make().run(function, 7, progress=False)
         path = tmp_path / "search.jsonl"
         make(path=path).run(function, 3, progress=False)
