@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> tuple[list[Split], list[list
     for name, default, counted in (
         ("train", 200, "training airfoils"),
         ("splits", 5, "random splits"),
-        ("searches", 3, "searches"),
+        ("searches", 2, "searches"),
         ("evaluations", EVALUATIONS, "evaluations in each search"),
     ):
         described = f"number of {counted} (default: {default})"
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> tuple[list[Split], list[list
     start = time.perf_counter()
     airfoils = load_airfoils(progress=not options.quiet)
     targets = airfoils.lift_to_drag
-    clouds = PointClouds.from_curves(airfoils.outlines, atoms=ATOMS)
+    clouds = PointClouds.from_curves(airfoils.outlines, atoms=ATOMS, normals=True)
     print(f"{clouds} read in {time.perf_counter() - start:.1f} s")
     print(
         f"target: lift-to-drag ratio at 4 degrees and Re 1e6, {options.train} training airfoils\n"
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> tuple[list[Split], list[list
 
     runs = []
     print(f"search   best  of all  at evaluation   ({options.evaluations} of each)")
-    pool = Pool(PointClouds.from_curves(airfoils.outlines, atoms=ATOMS, normals=True))
+    pool = Pool(clouds)
     count, bar = options.evaluations, not options.quiet
     for seed in range(options.searches):
         run = search(pool, targets, evaluations=count, seed=seed, progress=bar)

@@ -38,7 +38,7 @@ def run_split(clouds: PointClouds, targets: NDArray[np.float64], indices: Sequen
     """Fit a model to the training clouds and predict the test clouds; ``indices`` lists both."""
     train, test = indices
     start = time.perf_counter()
-    model = fit(DistributionGP(clouds[train], targets[train]))
+    model = fit(DistributionGP(clouds[train], targets[train]), progress=False)
     fitted = time.perf_counter()
     mean, std = (values.numpy() for values in model.predict(clouds[test]))
     done = time.perf_counter()
