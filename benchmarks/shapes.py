@@ -31,6 +31,25 @@ def airfoil_clouds(count: int | None, atoms: int) -> tuple[Airfoils, gd.PointClo
     return foils, clouds, torch.from_numpy(foils.lift_to_drag)
 
 
+def remeshed(outline: Outline, rng: np.random.Generator) -> Outline:
+    r"""Resample an outline at 30 to 200 vertices with random density.
+
+    They lie at arc lengths of density proportional to
+    :math:`\exp(\alpha \sin(2 \pi s + \phi) + \beta \sin(4 \pi s + \psi))`, with random phases and normal
+    :math:`\alpha, \beta` of standard deviation 1/2.
+    """
+    grid = np.linspace(0, 1, 2001)
+    slow, fast = (
+        0.5 * rng.standard_normal() * np.sin(2 * np.pi * (k * grid + rng.uniform())) for k in (1, 2)
+    )
+    share = np.concatenate([[0], np.cumsum(np.exp(slow + fast)[1:])])
+    count = int(rng.integers(30, 200, endpoint=True))
+    places = np.interp((np.arange(count) + rng.uniform()) / count, share / share[-1], grid)
+    closed = np.concatenate([outline, outline[:1]])
+    ends = np.concatenate([[0], np.linalg.norm(np.diff(closed, axis=0), axis=1).cumsum()])
+    return np.stack([np.interp(places * ends[-1], ends, axis) for axis in closed.T], axis=-1)
+
+
 def ordinates(outlines: tuple[Outline, ...]) -> Tensor:
     """Return standardised heights of both surfaces of airfoils, 34 each."""
     at = (1 - np.cos(np.linspace(0, np.pi, 36)[1:-1])) / 2

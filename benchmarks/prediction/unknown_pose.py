@@ -1,6 +1,6 @@
 """Can a kernel learn from shapes that lie in unknown pose?
 
-Airfoils: the task of ``airfoil_regression``, 200 shapes of 128 points for training and
+Airfoils: lift to drag (``datasets.load_airfoils``), 200 shapes of 128 points for training and
 all others for testing, on splits 0 to 4; every shape is turned by a random angle. Solids: 60 random
 ellipsoids, boxes, tori and dumb-bells of 400 points for training and 140 for testing, from seeds 0, 1,
 ...; every solid is turned at random.

@@ -12,7 +12,7 @@ with at least 165.5. Both searches start from the same 10 airfoils, and read 128
 
 The default was chosen on seeds 100 to 109; the reported seeds, 200 to 219, were run once.
 Columns: evaluations until the first of the top hundredth (``top``) and until the best is found
-(``best``), means over seeds, where a miss counts as 60; the mean difference ``default`` minus ``by hand``,
+(``best``), means over seeds, a miss counting as 60; the mean difference ``default`` minus ``by hand``,
 paired by seed, with its standard error; the seconds of a step.
 
     python -m benchmarks.search.default_search [--quick]

@@ -1,0 +1,151 @@
+r"""How well does a model without a kernel predict shapes, and how much is it better than before?
+
+The model is ``DistributionGP(X, y)``: normals where the clouds have them, and the metric that ``fit``
+chooses. Beside it stand its isotropic kernel alone, and ``positions``, the default of version 0.2.0.
+
+- ``airfoils``: lift to drag of outlines (``datasets.load_airfoils``), 15 to 200 for training and 700
+  others for testing, on splits ``default_rng(seed).permutation``, seeds 1000 and on. ``re-meshed`` are
+  the same test outlines with 30 to 200 vertices at random places.
+- ``blades``: the logarithm of thrust, and of (1 - efficiency) / efficiency, from the surfaces of 1,200
+  propeller blades (``datasets.random_blades``), 200 for training. Each seed draws other blades and
+  meshes.
+
+Columns: means over seeds of ``r2``, of the ``coverage`` of 95% intervals and of ``nlpd``, the negative
+log density in standardised units, on test shapes; ``seconds`` of one fit; ``mixtures``, how often the
+mixture was chosen.
+
+    python -m benchmarks.prediction.default_metric [--quick] [--seeds 10]
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from gpytorch.kernels import ScaleKernel
+from numpy.typing import NDArray
+
+import gp_distributions as gd
+from benchmarks.harness import Options, Row, main, means, progress
+from benchmarks.judging import Target, beside, limit
+from benchmarks.regression import Scores, score_of
+from benchmarks.shapes import remeshed, some_airfoils
+from gp_distributions.datasets import random_blades
+
+Values = NDArray[Any]
+
+FIRST, TEST, DRAWS = 1000, 700, 5
+# By the number of training airfoils: the least R^2, and the largest negative log density.
+AIRFOILS = {
+    15: (0.58, 0.88),
+    30: (0.75, 0.64),
+    60: (0.85, 0.28),
+    120: (0.885, 0.06),
+    200: (0.905, -0.08),
+}
+BLADES = {"log thrust": 0.92, "log losses": 0.58}
+
+
+def targets() -> Iterator[Target]:
+    """Return the targets of all data sets."""
+    for size, (r2, nlpd) in AIRFOILS.items():
+        name = f"airfoils {size}"
+        low = 0.92 if size == 200 else 0.87
+        yield limit(f"{name}: R²", f">= {r2}", "r2", name=f"{name}: default", asked=size == 200)
+        yield limit(f"{name}: coverage", f"{low} to 0.97", "coverage", name=f"{name}: default")
+        yield limit(f"{name}: density", f"<= {nlpd}", "nlpd", name=f"{name}: default")
+    for name, least in (("airfoils 200", 0.3), *((f"blades: {what}", 0.4) for what in BLADES)):
+        names = [f"{name}: default", f"{name}: positions"]
+        yield beside(
+            f"{name}: density, beside version 0.2.0",
+            f"at least {least} lower",
+            "nlpd",
+            names,
+            lambda new, old, least=least: new <= old - least,
+        )
+    yield beside(
+        "airfoils 200: R² on other meshes",
+        "at most 0.02 lost",
+        "r2",
+        ["airfoils 200: default, re-meshed", "airfoils 200: default"],
+        lambda other, same: other >= same - 0.02,
+    )
+    for what, r2 in BLADES.items():
+        name = f"blades: {what}: default"
+        yield limit(f"blades: {what}, R²", f">= {r2}", "r2", name=name, asked=True)
+        yield limit(f"blades: {what}, coverage", "0.92 to 0.97", "coverage", name=name)
+
+
+TARGETS = tuple(targets())
+
+
+def score(model: gd.DistributionGP, X: gd.PointClouds, truth: Values, unit: float) -> Scores:
+    """Return accuracy, coverage and density in units of ``unit`` on test shapes."""
+    mean, std = (values.numpy() / unit for values in model.predict(X))
+    return score_of(truth / unit, mean, std)
+
+
+def compared(
+    clouds: gd.PointClouds,
+    y: Values,
+    train: Values,
+    test: Values,
+    other: gd.PointClouds | None = None,
+) -> dict[str, Scores]:
+    """Fit the default with normals, and the default of version 0.2.0 without them."""
+    truth, unit = y[test], float(y[train].std(ddof=1))
+    start = time.perf_counter()
+    model = gd.fit(gd.DistributionGP(clouds[train], y[train]), progress=False)
+    seconds = time.perf_counter() - start
+    found = {"default": score(model, clouds[test], truth, unit)}
+    found["default"] |= {"seconds": seconds, "mixtures": float(len(model.members) > 1)}
+    if other is not None:
+        found["default, re-meshed"] = score(model, other, truth, unit)
+    found["isotropic"] = score(model.members[0], clouds[test], truth, unit)
+    positions = gd.PointClouds(clouds.positions, clouds.weights)
+    kernel = ScaleKernel(gd.SlicedWassersteinKernel(positions.dim))
+    before = gd.fit(gd.DistributionGP(positions[train], y[train], kernel), progress=False)
+    return found | {"positions": score(before, positions[test], truth, unit)}
+
+
+def run(options: Options) -> list[Row]:
+    """Return a row for each data set, size and model."""
+    foils = some_airfoils(60 if options.quick else None)
+    outlines, y = foils.outlines, foils.lift_to_drag
+    clouds = gd.PointClouds.from_curves(outlines, normals=True)
+    found: dict[str, list[Scores]] = {}
+
+    def add(name: str, scores: dict[str, Scores]) -> None:
+        for model, values in scores.items():
+            found.setdefault(f"{name}: {model}", []).append(values)
+
+    for size in [15] if options.quick else AIRFOILS:
+        for seed in progress(range(FIRST, FIRST + options.seeds), f"airfoils {size}"):
+            rng = np.random.default_rng(seed)
+            order = rng.permutation(len(y))
+            train, test = order[:size], order[size : size + TEST]
+            other = None
+            if size == 200:
+                meshes = [remeshed(outlines[i], rng) for i in test]
+                other = gd.PointClouds.from_curves(meshes, normals=True)
+            add(f"airfoils {size}", compared(clouds, y, train, test, other))
+    for seed in progress(range(1 if options.quick else DRAWS), "blades"):
+        blades = random_blades(40 if options.quick else 1200, seed=FIRST + seed, meshing_seed=seed)
+        surfaces = gd.PointClouds.from_meshes(blades.meshes, normals=True)
+        order = np.random.default_rng(seed).permutation(len(blades.thrust))
+        train, test = order[: len(order) // 6], order[len(order) // 6 :]
+        losses = np.log((1 - blades.efficiency) / blades.efficiency)
+        for what, values in zip(BLADES, (np.log(blades.thrust), losses), strict=True):
+            add(f"blades: {what}", compared(surfaces, values, train, test))
+    rows: list[Row] = []
+    for name, scores in found.items():
+        mean = means(scores)
+        columns = ("r2", "coverage", "nlpd", "seconds", "mixtures")
+        rows.append({"name": name, **{column: mean.get(column) for column in columns}})
+    return rows
+
+
+if __name__ == "__main__":
+    main(run)
