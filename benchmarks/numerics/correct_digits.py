@@ -86,7 +86,6 @@ TARGETS = (
         "digits lost by Cholesky factors, likelihoods and leave-one-out, noise of 1e-2 to 1e-8",
         "<= 5",
         most_lost(5, models=True),
-        asked=True,
     ),
 )
 

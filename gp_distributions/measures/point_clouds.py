@@ -430,7 +430,7 @@ class PointClouds(WeightedContainer):
             >>> corners = [[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
             >>> faces = [[0, 2, 1], [0, 1, 3], [0, 3, 2], [1, 2, 3]]
             >>> PointClouds.from_meshes([(corners, faces)], normals=True).normals[0, 0]
-            tensor([-0., -0., -1.], dtype=torch.float64)
+            tensor([ 0.,  0., -1.], dtype=torch.float64)
 
         Sources: Kaltenmark, Charlier and Charon 2017 (measures of positions and oriented normals);
         Charon and Trouvé 2013 (without orientation).

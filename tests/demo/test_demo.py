@@ -16,7 +16,7 @@ def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert len(set(run)) == len(run) == 13
     printed = capsys.readouterr().out
     for words in (
-        "PointClouds(1874 clouds, 128 atoms, d=2, geometric, float64)",
+        "PointClouds(1874 clouds, 128 atoms, d=4, num_normals=2, geometric, float64)",
         "R^2",
         "coverage",
         "at evaluation",

@@ -89,10 +89,11 @@ class TestLookingUp:
         with looking_up(lambda *args: torch.ones(1)), ThreadPoolExecutor(1) as pool:
             assert pool.submit(distance.squared, rows).result().shape == (3, 3)
 
-    def test_features_are_not_looked_up(self) -> None:
+    def test_features_are_looked_up(self) -> None:
         distance, rows = Means(), random_rows(3)
-        with looking_up(lambda *args: fail()):
-            assert distance.embed(rows).shape == (3, 2)
+        known = torch.ones(3, 2, dtype=torch.float64)
+        with looking_up(lambda _, x1, x2, diag: known if x2 is None else fail()):
+            assert torch.equal(distance.embed(rows), known)
 
 
 class TestPreparedRows:
