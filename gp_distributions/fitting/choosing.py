@@ -81,16 +81,19 @@ def choose_metric(
     model.train()
     try:
         with bar, collected(JitterWarning):
-            found = (
-                {} if name or size < _FEWEST else _compared(model, principal, seed, options, tick)
-            )
+            found: dict[str, float] = {}
+            fitted: list[DistributionGP] = []
+            if name is None and size >= _FEWEST:
+                found, fitted = _compared(model, principal, seed, options, tick)
             if name is None:
                 gains = found and found[MIXTURE] - found[ISOTROPIC] > _GAIN
                 name = MIXTURE if gains else ISOTROPIC
             if name == MIXTURE:
                 members = [model.with_kernel(model.covar_module)]
                 members[0].likelihood, members[0].mean_module = model.likelihood, model.mean_module
-                members += _principal_members(model, principal, seed, options, tick)
+                if not fitted or size > subset_start.LARGE:  # those of a subset do not serve all
+                    fitted = _principal_members(model, principal, seed, options, tick)
+                members += fitted
                 model.mixture = EqualMixture(members)
             num_clouds = size if size <= subset_start.LARGE else subset_start.SUBSET
             distance = model.covar_module.base_kernel.distance
@@ -179,20 +182,18 @@ def _compared(
     seed: int,
     options: dict[str, Any] | None,
     tick: Callable[[], object],
-) -> dict[str, float]:
-    """Return the mean held-out log density of each alternative."""
+) -> tuple[dict[str, float], list[DistributionGP]]:
+    """Return the mean held-out log density of each alternative, and the fitted principal members."""
     if model.train_targets.shape[-1] > subset_start.LARGE:
         model = on_subset(model, subset_start.SUBSET, seed=seed)
-    fitted = [model, *_principal_members(model, principal, seed, options, tick)]
+    fitted = _principal_members(model, principal, seed, options, tick)
     totals = {ISOTROPIC: 0.0, MIXTURE: 0.0}
-    folds = _folds(model, seed)
-    for train, test in folds:
+    for train, test in _folds(model, seed):
         part = model.subset(train)
         shared = {id(m): m for m in model.covar_module.base_kernel.distance.modules()}
         isotropic = part.with_kernel(copy.deepcopy(model.covar_module, shared))
-        isotropic.likelihood.load_state_dict(model.likelihood.state_dict(), strict=False)
         members = [isotropic, *_unfitted(part, principal)]
-        for member, start in zip(members, fitted, strict=True):
+        for member, start in zip(members, [model, *fitted], strict=True):
             _start_at(member, start)
             ascent = Ascent(member, tick, _LOOSE)
             set_values(member, ascent.maxima(member, [values_of(member)])[0].values)
@@ -203,7 +204,7 @@ def _compared(
         whole.mixture = EqualMixture(members)
         totals[MIXTURE] += _log_density(whole.eval(), model, rows, test)
     size = model.train_targets.shape[-1]
-    return {name: total / size for name, total in totals.items()}
+    return {name: total / size for name, total in totals.items()}, fitted
 
 
 def _folds(model: DistributionGP, seed: int) -> list[tuple[Tensor, Tensor]]:

@@ -1,16 +1,19 @@
-"""BoTorch's pathwise sampling for models whose noise depends on the size of bags."""
+"""BoTorch's pathwise sampling: noise that depends on the size of bags, and models with members."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from botorch.exceptions.errors import UnsupportedError
 from botorch.sampling.pathwise.paths import GeneralizedLinearPath
 from botorch.sampling.pathwise.update_strategies import GaussianUpdate
 from botorch.sampling.pathwise.utils import get_train_inputs
 from gpytorch.likelihoods import GaussianLikelihood
+from gpytorch.likelihoods.gaussian_likelihood import _GaussianLikelihoodBase
 from gpytorch.models import ExactGP
 from torch import Tensor
 
+from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 
 _update = GaussianUpdate.dispatch(ExactGP, GaussianLikelihood)
@@ -25,6 +28,7 @@ def _gaussian_update(
     **kwargs: Any,
 ) -> GeneralizedLinearPath:
     """Call BoTorch's update with the noise at the training rows, which BoTorch itself omits."""
+    _check_single(model)
     if points is None:
         (points,) = get_train_inputs(model, transformed=True)
     if noise_covariance is None:
@@ -32,4 +36,21 @@ def _gaussian_update(
     return _update(model, likelihood, points=points, noise_covariance=noise_covariance, **kwargs)
 
 
-GaussianUpdate.add((ExactGP, SamplingNoiseLikelihood), _gaussian_update)
+GaussianUpdate.add(((ExactGP, DistributionGP), SamplingNoiseLikelihood), _gaussian_update)
+
+
+def _single_update(model: DistributionGP, likelihood: Any, **kwargs: Any) -> GeneralizedLinearPath:
+    """Call BoTorch's update of a model that predicts with its own kernel."""
+    _check_single(model)
+    return _update(model, likelihood, **kwargs)
+
+
+def _check_single(model: ExactGP) -> None:
+    if isinstance(model, DistributionGP) and model.mixture is not None:
+        raise UnsupportedError(
+            "Expected a model with one kernel for sample paths, got an equal mixture. Draw paths of "
+            "each of model.members, or pass a kernel to the model."
+        )
+
+
+GaussianUpdate.add((DistributionGP, _GaussianLikelihoodBase), _single_update)

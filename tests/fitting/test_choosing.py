@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 import torch
 from botorch.acquisition import LogExpectedImprovement, qLogNoisyExpectedImprovement
+from botorch.exceptions.errors import UnsupportedError
 from botorch.sampling import SobolQMCNormalSampler
+from botorch.sampling.pathwise import draw_matheron_paths
 from gpytorch.kernels import ScaleKernel
 
 from gp_distributions import (
@@ -109,6 +111,9 @@ def test_botorch_takes_it(chosen: DistributionGP) -> None:
         more.posterior(new).mean, sum(model.posterior(new).mean for model in again) / 3
     )
     assert len(chosen.train_targets) == 60
+    with pytest.raises(UnsupportedError, match=r"each of model\.members"):
+        draw_matheron_paths(chosen, torch.Size([2]))
+    assert draw_matheron_paths(chosen.members[1], torch.Size([2]))(new.pack()).shape == (2, 4)
     fantasy = chosen.fantasize(new.pack(), SobolQMCNormalSampler(torch.Size([3]), seed=0))
     assert fantasy.posterior(new).mean.shape == (3, 4, 1)
 
