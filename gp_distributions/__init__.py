@@ -51,7 +51,14 @@ _NAMES = {
         "diagnose",
         "mixed_kernel",
     ),
-    "measures": ("GaussianMixtures", "Gaussians", "MixedInputs", "PointClouds", "ReferenceMeasure"),
+    "measures": (
+        "GaussianMixtures",
+        "Gaussians",
+        "MixedInputs",
+        "PointClouds",
+        "ReferenceMeasure",
+        "surroundings",
+    ),
     "models": (
         "AggregateGP",
         "ClassificationGP",
@@ -60,6 +67,7 @@ _NAMES = {
         "MixtureModel",
         "NormalizeClouds",
         "SharedKernelGP",
+        "SparseAggregateGP",
         "SparseClassificationGP",
         "SparseDistributionGP",
     ),

@@ -52,6 +52,7 @@ from gp_distributions.measures import (
     MixedInputs,
     PointClouds,
     ReferenceMeasure,
+    surroundings,
 )
 from gp_distributions.models import (
     AggregateGP,
@@ -61,6 +62,7 @@ from gp_distributions.models import (
     MixtureModel,
     NormalizeClouds,
     SharedKernelGP,
+    SparseAggregateGP,
     SparseClassificationGP,
     SparseDistributionGP,
 )
@@ -109,6 +111,7 @@ __all__ = [
     "SinkhornPotential",
     "SlicedWasserstein",
     "SlicedWassersteinKernel",
+    "SparseAggregateGP",
     "SparseClassificationGP",
     "SparseDistributionGP",
     "StandardizedDistance",
@@ -126,4 +129,5 @@ __all__ = [
     "report",
     "save",
     "sensitivity",
+    "surroundings",
 ]

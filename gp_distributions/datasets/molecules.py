@@ -76,6 +76,22 @@ class Molecules:
     def __len__(self) -> int:
         return len(self.indices)
 
+    @property
+    def atoms(self) -> PointClouds:
+        """The molecules as clouds of atoms of mass one in space, whose kinds are elements.
+
+        Example:
+            >>> from gp_distributions import surroundings
+            >>> from gp_distributions.datasets import load_molecules
+            >>> molecules = load_molecules(1000)  # doctest: +SKIP
+            >>> neighbourhoods = surroundings(molecules.atoms)  # doctest: +SKIP
+        """
+        names = np.full(10, "", dtype="<U1")
+        names[[*_CHARGES.values()]] = [*_CHARGES]
+        points, weights = self.clouds.points, self.clouds.weights
+        kinds = names[points[..., 3].long().numpy()]
+        return PointClouds(points[..., :3], (weights > 0).double(), kinds)
+
 
 def load_molecules(num: int | None = None, *, seed: int = 0, progress: bool = False) -> Molecules:
     """Load the 130,831 molecules of QM9: stable organic molecules of up to nine heavy atoms.

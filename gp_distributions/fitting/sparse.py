@@ -16,6 +16,7 @@ from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihoo
 from linear_operator.utils.errors import NanError
 from torch import Tensor
 
+from gp_distributions.fitting.explicit_features import learned_from_pairs, scaled_to_evidence
 from gp_distributions.fitting.lbfgs import minimise
 from gp_distributions.fitting.marginal_likelihood import (
     fit,
@@ -25,16 +26,18 @@ from gp_distributions.fitting.marginal_likelihood import (
 from gp_distributions.models.classification import DirichletNoise
 from gp_distributions.models.collapsed import (
     CollapsedSums,
+    ExplicitFeatures,
+    Features,
     InducingFeatures,
     PieceState,
     piece_sums,
-    residual_variances,
 )
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.passes import sums_over_pieces
 from gp_distributions.models.pieces import described
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.models.shared_kernel import SharedKernelGP
+from gp_distributions.models.sparse_aggregate_gp import SparseAggregateGP
 from gp_distributions.models.sparse_classification import SparseClassificationGP
 from gp_distributions.models.sparse_distribution_gp import SparseDistributionGP
 from gp_distributions.rows.fingerprint import fingerprint
@@ -42,7 +45,7 @@ from gp_distributions.sharding.checkpoint import Checkpoint, claimed, digest
 from gp_distributions.sharding.pieces import descriptions
 
 # Number of clouds from which an exact model learns the hyperparameters.
-_SAMPLE = 1000
+_SAMPLE, _SAMPLE_OF_SUMS = 1000, 256
 # Number of clouds that are left out, one at a time, to update outputscale and noise.
 _LEFT_OUT = 2000
 
@@ -133,12 +136,12 @@ def _fit(
         features = _remembered_features(model, first)
         if features is None:
             exact = _exact(model)
-            maximise_likelihood(exact, **how, progress=progress, description=description)
+            with learned_from_pairs(model.covar_module):
+                maximise_likelihood(exact, **how, progress=progress, description=description)
             features = model.choose_features()
-            found = {"rows": features.rows, "factor": features.factor}
-            first.write(1, _fitted_state(model) | found, now=True)
+            first.write(1, _fitted_state(model) | features.tensors, now=True)
         state = model.piece_state(features)
-        key = "" if checkpoint is None else digest(key, features.rows, features.factor)
+        key = "" if checkpoint is None else digest(key, *features.tensors.values())
         second = Checkpoint(checkpoint, "sums", key)
         sums = sums_over_pieces(
             piece_sums,
@@ -147,9 +150,11 @@ def _fit(
             progress=progress,
             client=client,
             checkpoint=second,
-            kind=partial(_sums_like, features.factor),
+            kind=partial(_sums_like, model.means()),
         )
-        if len(features.rows) < sums.count:
+        if isinstance(features, ExplicitFeatures):
+            features, sums = scaled_to_evidence(model, features, sums)
+        elif len(features.rows) < sums.count:
             features, sums = _polished(model, state, sums)
         model.take_sums(features, sums)
     except BaseException:
@@ -169,16 +174,17 @@ def _key(model: SparseDistributionGP, options: Any) -> str:
     return digest(modules, priors, labelling, settings, options, data)
 
 
-def _remembered_features(
-    model: SparseDistributionGP, checkpoint: Checkpoint
-) -> InducingFeatures | None:
+def _remembered_features(model: SparseDistributionGP, checkpoint: Checkpoint) -> Features | None:
     """Set the hyperparameters to those of a checkpoint, and return the features in it, if any."""
     done, values = checkpoint.read()
     if not done:
         return None
     like = model.means()
-    rows, factor = (values.pop(name).to(like) for name in ("rows", "factor"))
+    kept = [values.pop(name).to(like) for name in ("rows", "factor") if name in values]
     model.load_state_dict(model.state_dict() | values)
+    if not kept:
+        return model.choose_features()
+    rows, factor = kept
     return InducingFeatures(model.covar_module, rows, factor, model.feature_dtype)
 
 
@@ -199,7 +205,9 @@ def _sums_like(like: Tensor, **values: Any) -> CollapsedSums:
 
 def _exact(model: SparseDistributionGP) -> DistributionGP:
     """Make an exact model of a sample of the clouds, whose modules are those of the sparse model."""
-    rows, targets, relative = model.sample_rows(_SAMPLE)
+    rows, targets, relative = model.sample_rows(
+        _SAMPLE_OF_SUMS if isinstance(model, SparseAggregateGP) else _SAMPLE
+    )
     likelihood = model.likelihood
     if isinstance(model, SparseClassificationGP):
         labels = targets.squeeze(-1).argmax(0)
@@ -241,7 +249,7 @@ class _LeaveOneOut:
         self.fixed = None if free else model.means().detach()
         rows, targets, relative = model.sample_rows(_LEFT_OUT)
         phi = state.features(rows)
-        self.residual = residual_variances(state.features, rows, phi)
+        self.residual = state.features.residual(rows, phi)
         self.coordinates = phi @ vectors
         self.squares = self.coordinates.square()
         self.targets, self.relative = targets, relative
@@ -272,7 +280,7 @@ class _LeaveOneOut:
 
 def _polished(
     model: SparseDistributionGP, state: PieceState, sums: CollapsedSums
-) -> tuple[InducingFeatures, CollapsedSums]:
+) -> tuple[Features, CollapsedSums]:
     """Set outputscale, noise and means, and return the features and sums for them."""
     kernel, likelihood = model.covar_module, model.likelihood
     with torch.no_grad():
@@ -306,6 +314,7 @@ def _polished(
                 likelihood.sampling_noise = likelihood.sampling_noise * scale
                 likelihood.sampling_bias.mul_(scale)
     features = state.features
+    assert isinstance(features, InducingFeatures)
     factor = features.factor * math.sqrt(amplitude)
     return replace(features, factor=factor), sums.scaled(amplitude)
 

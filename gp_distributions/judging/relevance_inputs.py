@@ -11,6 +11,7 @@ import torch
 from gp_distributions.distances.scaled import ScaledDistance
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.kernels.reading import readers
+from gp_distributions.measures.atom_encoding import AtomEncoding
 from gp_distributions.measures.encoding import CovariateEncoding, MixedEncoding, Scaling
 from gp_distributions.models import DistributionGP, SparseDistributionGP
 from gp_distributions.rows.columns import Columns, numbers_of
@@ -58,7 +59,7 @@ def inputs_of(model: DistributionGP | SparseDistributionGP, names: Names | None)
         ValueError: If the number of names is wrong, or they are not given by block although there are
             several.
     """
-    found, encoding = distributions(model), model.encoding
+    found, encoding = distributions(model), _mixed(model)
     given = names_by_block(names, list(found))
     for name in found if encoding is None else encoding.columns:
         if name in found:
@@ -67,13 +68,27 @@ def inputs_of(model: DistributionGP | SparseDistributionGP, names: Names | None)
             yield from _of_covariates(name, encoding)
 
 
+def _mixed(model: DistributionGP | SparseDistributionGP) -> MixedEncoding | None:
+    """Return the encoding of mixed inputs, if these are a model's.
+
+    Raises:
+        ValueError: If its atoms have kinds.
+    """
+    if isinstance(model.encoding, AtomEncoding):
+        raise ValueError(
+            "Expected a model of atoms without kinds and masses. Use model.predict_atoms and "
+            "model.contributions, which say what each atom adds."
+        )
+    return model.encoding
+
+
 def distributions(model: DistributionGP | SparseDistributionGP) -> Distributions:
     """Return the blocks of distributions by name: ``"X"`` if a model of one block has no names."""
     kernels: dict[Block, list[torch.nn.Module]] = {}
     for kernel, block in readers(model.covar_module):
         reader = kernel.distance if isinstance(kernel, DistributionKernel) else kernel
         kernels.setdefault(block, []).append(reader)
-    encoding = model.encoding
+    encoding = _mixed(model)
     if encoding is None:
         called = ["X"] if len(kernels) == 1 else [f"X{i}" for i in range(len(kernels))]
         return dict(zip(called, kernels.items(), strict=True))

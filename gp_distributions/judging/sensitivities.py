@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gp_distributions.kernels.reading import check_kind
-from gp_distributions.measures import MixedInputs, PointClouds
+from gp_distributions.measures import MixedEncoding, MixedInputs, PointClouds
 from gp_distributions.measures.arrays import integer
 from gp_distributions.models import DistributionGP, SparseDistributionGP
 from gp_distributions.models.exact_inference import marginal_moments
@@ -114,7 +114,7 @@ def sensitivity(
         clouds = {name: b for name, b in X.blocks.items() if isinstance(b, PointClouds)}
         if not clouds:
             raise ValueError(f"Expected a block of PointClouds, got {X}.")
-        assert model.encoding is not None  # check_kind has checked the kernel
+        assert isinstance(model.encoding, MixedEncoding)  # check_kind has checked the kernel
         gradients = gradients_at(model, X.pack(model.encoding), size)
         columns = model.encoding.columns
         return {

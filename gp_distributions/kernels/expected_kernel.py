@@ -16,13 +16,14 @@ from gp_distributions.measures.described import described
 from gp_distributions.numerics.embedding_kernels import point_covariances
 from gp_distributions.numerics.expected_kernels import (
     between_gaussians,
-    mean_features,
+    feature_map,
+    keeps_slopes,
     terms_of,
     within_gaussians,
 )
 from gp_distributions.rows.clouds import drop_copies, drop_padding, split_rows
 from gp_distributions.rows.gaussians import split_gaussians
-from gp_distributions.rows.layout import normalized
+from gp_distributions.rows.layout import check_weights, normalized
 
 # Number of pairs of atoms, or of features of atoms, that are held at a time.
 _HELD = 2**22
@@ -35,23 +36,32 @@ class ExpectedKernel(RowKernel):
 
     If :math:`f` is a Gaussian process with the covariances :math:`k_0`, this is the covariance of its
     averages :math:`\int f\, dP` and :math:`\int f\, dP'`. It is linear on mean embeddings. Among clouds,
-    it is a sum over pairs of atoms; among Gaussians, there is a closed form for RBF and linear kernels.
+    it is a sum over pairs of atoms; among Gaussians, there is a closed form for RBF, linear and constant
+    kernels.
+
+    If atoms have kinds, there is a function of each kind, and :math:`k_0(x, x')` is multiplied by the
+    correlation of the functions of the two kinds. It is zero unless ``correlated``; then it is
+    :math:`L L^\top`, with the lower triangular :math:`L` of ``kind_factor`` to be learned.
 
     Args:
         base_kernel: The kernel of atoms :math:`k_0`, a GPyTorch kernel of points, whose parameters are
             learned.
-        dim: Dimension ``d`` of the atoms.
+        dim: Dimension ``d`` of the atoms, in which the number of a kind is one more coordinate.
         inputs: Kind of distributions, ``"clouds"`` or ``"gaussians"``.
         num_features: Number of random cosines and sines in place of an RBF kernel, for clouds of many
             atoms; the time grows with the number of atoms rather than of pairs. Default: all pairs.
+        num_kinds: Number of kinds, whose numbers are the last coordinates of atoms. Default: none.
+        correlated: Whether the functions of the kinds are correlated.
+        total: Whether weights are masses, which are summed as they are, rather than divided by their
+            sum.
         seed: Random seed of the frequencies.
-        centre: The ``d`` coordinates of the point about which atoms are centred. Default: zero.
-        scale: The ``d`` units in which :math:`k_0` measures the coordinates. Default: one.
+        centre: The coordinates of the point about which atoms are centred. Default: zero.
+        scale: The units in which :math:`k_0` measures the coordinates. Default: one.
 
     Raises:
         TypeError: If ``base_kernel`` is not a kernel of GPyTorch.
         ValueError: If it has batch axes; or ``inputs`` are ``"gaussians"`` or ``num_features`` is given,
-            and it is not a sum of RBF and linear kernels.
+            and it is not a sum of RBF, linear and constant kernels.
 
     Example:
         >>> from gpytorch.kernels import RBFKernel
@@ -75,6 +85,9 @@ class ExpectedKernel(RowKernel):
         *,
         inputs: Literal["clouds", "gaussians"] = "clouds",
         num_features: int | None = None,
+        num_kinds: int = 0,
+        correlated: bool = False,
+        total: bool = False,
         seed: int = 0,
         centre: Tensor | None = None,
         scale: Tensor | None = None,
@@ -93,14 +106,33 @@ class ExpectedKernel(RowKernel):
         self.dim = dim
         self.inputs = inputs
         self.num_features = num_features
+        self.num_kinds = num_kinds
+        self.total = total
         self.seed = seed
-        one = torch.ones(dim, dtype=torch.float64)
+        if correlated:
+            start = torch.eye(num_kinds, dtype=torch.float64)
+            self.register_parameter("raw_kind_factor", torch.nn.Parameter(start))
+        self.correlated = correlated
+        one = torch.ones(self.num_coordinates, dtype=torch.float64)
         self.centre: Tensor
         self.scale: Tensor
         self.register_buffer("centre", 0 * one if centre is None else centre)
         self.register_buffer("scale", one if scale is None else scale)
         if inputs == "gaussians" or num_features is not None:
             terms_of(base_kernel)
+
+    @property
+    def num_coordinates(self) -> int:
+        """Number of coordinates of atoms without that of kinds."""
+        return self.dim - (self.num_kinds > 0)
+
+    @property
+    def kind_factor(self) -> Tensor:
+        """The factor ``L`` of the correlations of the functions of kinds, whose rows have length one."""
+        if not self.correlated:
+            return torch.eye(self.num_kinds).to(self.scale)
+        factor: Tensor = torch.nn.functional.normalize(self.raw_kind_factor.tril(), dim=-1)
+        return factor
 
     @property
     def is_stationary(self) -> bool:
@@ -114,8 +146,8 @@ class ExpectedKernel(RowKernel):
         first = drop_copies(rows1)
         second = first if rows2 is rows1 else drop_copies(rows2)
         if self.num_features is not None:
-            features = self._features(first)
-            others = features if second is first else self._features(second)
+            features = self.features(first)
+            others = features if second is first else self.features(second)
             found = (features * others).sum(-1) if diag else features @ others.mT
         elif self.inputs == "gaussians":
             # A pair is a set of one with another.
@@ -135,7 +167,7 @@ class ExpectedKernel(RowKernel):
         if self.inputs == "gaussians":
             return within_gaussians(self.base_kernel, *self._gaussians(rows_of(x)))
         atoms, weights = self._clouds(rows_of(x))
-        flat = atoms.reshape(-1, 1, self.dim)
+        flat = atoms[..., : self.num_coordinates].reshape(-1, 1, self.num_coordinates)
         each = point_covariances(self.base_kernel, flat, flat).reshape(weights.shape)
         return (weights * each).sum(-1)
 
@@ -148,7 +180,7 @@ class ExpectedKernel(RowKernel):
 
         def covariances(atoms: Tensor, weights: Tensor) -> Tensor:
             used = weights > 0
-            values = point_covariances(self.base_kernel, atoms[used], points)
+            values = self._of_atoms(atoms[used], points)
             values = weights[used].unsqueeze(-1) * values * shares
             values = values.new_zeros(len(values), count).index_add(1, owners, values)
             of_clouds = values.new_zeros(len(weights), count)
@@ -165,7 +197,7 @@ class ExpectedKernel(RowKernel):
         def covariances(
             atoms1: Tensor, weights1: Tensor, atoms2: Tensor, weights2: Tensor
         ) -> Tensor:
-            values = point_covariances(self.base_kernel, atoms1, atoms2)
+            values = self._of_atoms(atoms1, atoms2)
             return (weights1.unsqueeze(-2) @ values @ weights2.unsqueeze(-1)).flatten()
 
         clouds = *self._clouds(x1), *self._clouds(x2)
@@ -173,26 +205,62 @@ class ExpectedKernel(RowKernel):
             covariances, *clouds, cost=clouds[0].shape[-2] * clouds[2].shape[-2]
         ).reshape(shape)
 
-    def _features(self, rows: Tensor) -> Tensor:
-        """Compute features of ``... x N x width`` rows whose inner products are the covariances."""
+    def _of_atoms(self, x: Tensor, y: Tensor) -> Tensor:
+        """Compute the covariances of atoms, ``... x N x M``."""
+        size = self.num_coordinates
+        values = point_covariances(self.base_kernel, x[..., :size], y[..., :size])
+        if not self.num_kinds:
+            return values
+        factor = self.kind_factor.to(values)
+        first, second = x[..., -1].detach().long(), y[..., -1].detach().long()
+        return values * (factor[first] @ factor[second].mT)
+
+    def features(self, rows: Tensor) -> Tensor:
+        """Compute features of ``... x N x width`` rows whose inner products are the covariances.
+
+        There are as many for each kind, one kind after the other: an ``... x N x D`` tensor.
+        """
         count = self.num_features
         assert count is not None
-        kernel, seed = self.base_kernel, self.seed
+        of_kinds = feature_map(self.base_kernel, self.num_coordinates, count, seed=self.seed)
         atoms, weights = self._clouds(rows.flatten(0, -2))
-        features = _in_chunks(
-            lambda atoms, weights: mean_features(
-                kernel, *drop_padding(atoms, weights), count, seed=seed
-            ),
+
+        def features(atoms: Tensor, weights: Tensor) -> Tensor:
+            atoms, weights = drop_padding(atoms, weights)
+            points = atoms[..., : self.num_coordinates]
+            return of_kinds(points, self._weights_of_kinds(atoms, weights)).flatten(-2)
+
+        slopes = keeps_slopes(atoms, self._weights_of_kinds(atoms[:1], weights[:1]))
+        found = _in_chunks(
+            features,
             atoms,
             weights,
             cost=count * atoms.shape[-2],
-            again=rows.requires_grad,  # derivatives by parameters need nothing of the atoms
+            again=rows.requires_grad or not slopes,
         )
-        return features.unflatten(0, rows.shape[:-1])
+        if self.correlated:
+            factor = self.kind_factor.to(found)
+            parts = found.unflatten(-1, (self.num_kinds, -1))
+            found = (factor.mT @ parts).flatten(-2)
+        return found.unflatten(0, rows.shape[:-1])
+
+    def _weights_of_kinds(self, atoms: Tensor, weights: Tensor) -> Tensor:
+        """Return the weights of atoms of each kind, ``C x kinds x n``; zero for those of others."""
+        if not self.num_kinds:
+            return weights.unsqueeze(-2)
+        kinds = torch.arange(self.num_kinds, device=atoms.device).unsqueeze(-1)
+        return weights.unsqueeze(-2) * (atoms[..., -1].long().unsqueeze(-2) == kinds)
 
     def _clouds(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Return atoms in the units of the kernel, and their weights or masses."""
         atoms, weights = split_rows(rows, self.dim)
-        return (atoms - self.centre.to(rows)) / self.scale.to(rows), normalized(weights)
+        points = (atoms[..., : self.num_coordinates] - self.centre.to(rows)) / self.scale.to(rows)
+        if self.num_kinds:
+            points = torch.cat([points, atoms[..., -1:]], dim=-1)
+        if not self.total:
+            return points, normalized(weights)
+        check_weights(weights)
+        return points, weights
 
     def _gaussians(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         mean, covariance = split_gaussians(rows, self.dim)

@@ -12,9 +12,10 @@ from gp_distributions.kernels.block_kernel import BlockKernel
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.kernels.expected_kernel import ExpectedKernel
 from gp_distributions.measures.encoding import CovariateEncoding, MixedEncoding
-from gp_distributions.measures.inputs import Inputs
+from gp_distributions.measures.inputs import Encoding, Inputs
 from gp_distributions.measures.kinds import kind_of
 from gp_distributions.measures.mixed_inputs import MixedInputs
+from gp_distributions.measures.point_clouds import PointClouds
 from gp_distributions.rows.columns import Columns, Slots
 from gp_distributions.rows.layout import Block
 
@@ -76,7 +77,7 @@ def inside_blocks(kernel: torch.nn.Module) -> set[torch.nn.Module]:
 
 
 def check_kind(
-    X: Inputs | Tensor, covar_module: torch.nn.Module, encoding: MixedEncoding | None = None
+    X: Inputs | Tensor, covar_module: torch.nn.Module, encoding: Encoding | None = None
 ) -> None:
     """Check that kernels expect the kind and dimension of the distributions in ``X``.
 
@@ -91,7 +92,8 @@ def check_kind(
             GPyTorch's own, which do not read distributions.
     """
     if isinstance(X, MixedInputs):
-        _check_blocks(X, covar_module, X.encoding if encoding is None else encoding)
+        given = encoding if isinstance(encoding, MixedEncoding) else X.encoding
+        _check_blocks(X, covar_module, given)
         return
     kind = kind_of(X)
     if isinstance(X, Tensor):
@@ -108,7 +110,13 @@ def check_kind(
             "compare the columns of rows, padding included. Use for example "
             "SlicedWassersteinKernel(dim). If columns are to be compared, pass rows: clouds.pack()."
         )
-    for _, block in readers(covar_module):
+    for kernel, block in readers(covar_module):
+        if isinstance(X, PointClouds) and X.kind_names and not getattr(kernel, "num_kinds", 0):
+            raise ValueError(
+                f"Expected clouds without kinds, which {type(kernel).__name__} does not read, got {X}. "
+                "Use AggregateGP, or write one column for each kind behind the positions, such as "
+                "torch.nn.functional.one_hot(X.points[..., -1].long())."
+            )
         if block.columns is None and (block.kind, block.dim) != (kind, X.dim):
             raise ValueError(
                 f"Expected {block.kind} of dimension {block.dim}, which the kernel reads, "

@@ -8,6 +8,7 @@ from gp_distributions.measures.gaussians import Gaussians
 from gp_distributions.measures.mixed_inputs import MixedInputs
 from gp_distributions.measures.point_clouds import PointClouds
 from gp_distributions.measures.reference import ReferenceMeasure
+from gp_distributions.measures.surroundings import surroundings
 
 __all__ = [
     "Covariates",
@@ -18,4 +19,5 @@ __all__ = [
     "PointClouds",
     "ReferenceMeasure",
     "align",
+    "surroundings",
 ]

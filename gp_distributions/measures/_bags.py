@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from gp_distributions.measures._validation import Wording, validated
+from gp_distributions.measures._validation import Clouds, Wording, validated
 from gp_distributions.measures.arrays import (
     Array,
     Data,
@@ -57,7 +57,7 @@ def listed(
     return column, names
 
 
-def read_arrays(points: Data, weights: Data | None) -> tuple[Tensor, Tensor]:
+def read_arrays(points: Data, weights: Data | None) -> Clouds:
     """Read clouds from an array of atoms and an array of weights.
 
     Args:
@@ -65,16 +65,14 @@ def read_arrays(points: Data, weights: Data | None) -> tuple[Tensor, Tensor]:
         weights: A ``batch_shape x n`` array; None for equal weights.
 
     Returns:
-        A ``batch_shape x n x d`` tensor of points and a ``batch_shape x n`` tensor of normalised
-        weights.
+        A ``batch_shape x n x d`` tensor of points, a ``batch_shape x n`` tensor of normalised weights,
+        and their ``batch_shape`` sums before.
     """
     atoms = point_array(points, "Points", "(..., n, d)")
     return validated(*_tensors(atoms, weights), Wording())
 
 
-def read_bags(
-    bags: Sequence[Data], weights: Any, labels: npt.NDArray[Any] | None
-) -> tuple[Tensor, Tensor]:
+def read_bags(bags: Sequence[Data], weights: Any, labels: npt.NDArray[Any] | None) -> Clouds:
     """Pad bags to the size of the largest, with atoms of weight zero at the origin.
 
     Args:
@@ -84,7 +82,8 @@ def read_bags(
         labels: Labels of the bags.
 
     Returns:
-        A ``B x n x d`` tensor of points and a ``B x n`` tensor of normalised weights.
+        A ``B x n x d`` tensor of points, a ``B x n`` tensor of normalised weights, and their sums
+        before.
     """
     wording = Wording(labels=labels)
     arrays = [real_array(bag, wording((i,))) for i, bag in enumerate(bags)]
@@ -114,7 +113,7 @@ def read_bags(
 
 def read_ragged(
     points: Data, offsets: Data, weights: Data | None, labels: npt.NDArray[Any] | None
-) -> tuple[Tensor, Tensor]:
+) -> Clouds:
     """Pad bags whose atoms are stored one bag after another.
 
     Args:

@@ -234,11 +234,13 @@ class Container(ABC):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, type(self)):
             return NotImplemented
+        # Distributions of unlike mass are equal.
+        pairs = zip(self._tensors, other._tensors, self._axes.values(), strict=True)
         return (
             (self.dtype, self.device) == (other.dtype, other.device)
             and np.array_equal(np.asarray(self.labels), np.asarray(other.labels))
             and self._knowledge == other._knowledge
-            and all(map(torch.equal, self._tensors, other._tensors))
+            and all(torch.equal(one, two) for one, two, axes in pairs if axes)
         )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
@@ -279,7 +281,10 @@ class WeightedContainer(Container):
     def _at(self, key: slice | npt.NDArray[np.intp]) -> list[Tensor]:
         plain = isinstance(key, np.ndarray) and key.ndim == len(self.batch_shape) == 1
         if plain and is_wide(self.weights) and not is_tracked(*self._tensors):
-            return [at(tensor, key.tolist()) for tensor in self._tensors]  # type: ignore[union-attr]
+            return [
+                at(tensor, key.tolist()) if axes else tensor[key]  # type: ignore[union-attr]
+                for tensor, axes in zip(self._tensors, self._axes.values(), strict=True)
+            ]
         return super()._at(key)
 
     def _drawn(self, n: int, generator: torch.Generator) -> Tensor:

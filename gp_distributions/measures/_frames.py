@@ -13,22 +13,22 @@ from scipy.sparse import issparse
 from torch import Tensor
 
 from gp_distributions.measures._bags import pad
-from gp_distributions.measures._validation import Wording, validated
+from gp_distributions.measures._validation import Clouds, Wording, validated
 from gp_distributions.measures.arrays import as_floats, is_missing, real_array
-from gp_distributions.measures.tables import column, table
+from gp_distributions.measures.tables import cells, column, table
 
 # Largest number of entries of a matrix of cells that are read at once.
 _PIECE = 10_000_000
 
 
 def read_frame(
-    frame: Any, bag: str, columns: str | Sequence[str], weight: str | None
-) -> tuple[Tensor, Tensor, npt.NDArray[Any]]:
+    frame: Any, bag: str, columns: str | Sequence[str], weight: str | None, kind: str | None = None
+) -> tuple[Clouds, npt.NDArray[Any], list[Any] | None]:
     """Group the rows of a frame by bag, keeping their order within each bag.
 
     Returns:
-        A ``B x n x d`` tensor of points, a ``B x n`` tensor of normalised weights, and the names of the
-        bags in order of first appearance.
+        A ``B x n x d`` tensor of points, a ``B x n`` tensor of normalised weights, the masses of the
+        bags, their names in order of first appearance, and for each the kinds of its atoms, if asked.
 
     Raises:
         TypeError: If ``frame`` is not a data frame.
@@ -38,17 +38,23 @@ def read_frame(
     if not names:
         raise ValueError("Expected at least one column of coordinates, got none.")
     given = names if weight is None else [*names, weight]
-    read = table(frame, [bag, *given])
+    read = table(frame, [bag, *given, *([] if kind is None else [kind])])
     ids = np.asarray(column(read, bag))
     values = [torch.from_numpy(_numbers(column(read, name), name, ids)) for name in given]
     points = torch.stack(values[: len(names)], -1)
     weights = torch.ones_like(values[0]) if weight is None else values[-1]
-    return split_rows_by_bag(points, weights, ids, bag)
+    found = split_rows_by_bag(points, weights, ids, bag)
+    if kind is None:
+        return *found, None
+    of_bags: dict[Any, list[Any]] = {label: [] for label in found[1].tolist()}
+    for label, each in zip(ids.tolist(), cells(column(read, kind)) or (), strict=True):
+        of_bags[label].append(each)
+    return *found, list(of_bags.values())
 
 
 def split_rows_by_bag(
     points: Tensor, weights: Tensor, ids: npt.NDArray[Any], bag: str, noun: str = "Bag"
-) -> tuple[Tensor, Tensor, npt.NDArray[Any]]:
+) -> tuple[Clouds, npt.NDArray[Any]]:
     """Group atoms by bag, keeping their order within each bag.
 
     Args:
@@ -59,8 +65,8 @@ def split_rows_by_bag(
         noun: What a bag is called in error messages.
 
     Returns:
-        A ``B x n x d`` tensor of points, a ``B x n`` tensor of normalised weights, and the names of the
-        bags in order of first appearance.
+        A ``B x n x d`` tensor of points, a ``B x n`` tensor of normalised weights, and the masses of the
+        bags; and their names in order of first appearance.
 
     Raises:
         ValueError: If the bag of an atom is missing or unhashable, or atoms or weights are invalid.
@@ -80,7 +86,7 @@ def split_rows_by_bag(
     labels = ids[order[np.cumsum(counts) - counts]]
     sizes = torch.from_numpy(counts)
     padded = pad(points[order], sizes), pad(weights[order], sizes)
-    return *validated(*padded, Wording(noun, labels=labels)), labels
+    return validated(*padded, Wording(noun, labels=labels)), labels
 
 
 def _numbers(values: Any, name: str, ids: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
@@ -100,7 +106,7 @@ def _numbers(values: Any, name: str, ids: npt.NDArray[Any]) -> npt.NDArray[np.fl
 
 def read_cells(
     adata: Any, sample: str, rep: str | Sequence[str], layer: str | None
-) -> tuple[Tensor, Tensor, npt.NDArray[Any]]:
+) -> tuple[Clouds, npt.NDArray[Any]]:
     """Group the cells of an annotated matrix by sample.
 
     Args:
@@ -111,8 +117,8 @@ def read_cells(
         layer: Key of ``adata.layers`` from which genes are read; None for ``adata.X``.
 
     Returns:
-        A ``B x n x d`` tensor of points, a ``B x n`` tensor of equal weights, and the ``B`` samples
-        in order of first appearance.
+        A ``B x n x d`` tensor of points, a ``B x n`` tensor of equal weights, the numbers of cells, and
+        the ``B`` samples in order of first appearance.
 
     Raises:
         TypeError: If the object lacks these attributes.

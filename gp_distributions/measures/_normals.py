@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gp_distributions.measures._bags import pad_arrays
 from gp_distributions.measures._geometries import Lines
-from gp_distributions.measures._validation import Name, Wording, check_entries
+from gp_distributions.measures._validation import Clouds, Name, Wording, check_entries
 from gp_distributions.measures.arrays import Array, Data, real_array, to_tensors
 from gp_distributions.numerics.linear_algebra import upper_triangle
 
@@ -67,28 +67,26 @@ def with_given(
     return tensors[: len(arrays)], tensors[len(arrays) :]
 
 
-def marked(
-    found: tuple[Tensor, Tensor], marks: list[Tensor], wording: Wording
-) -> tuple[Tensor, Tensor, int]:
+def marked(found: Clouds, marks: list[Tensor], wording: Wording) -> tuple[Clouds, int]:
     """Write the normals of all atoms behind their positions.
 
     Args:
-        found: A ``B x n x d`` tensor of positions and a ``B x n`` tensor of weights.
+        found: A ``B x n x d`` tensor of positions, a ``B x n`` tensor of weights, and masses.
         marks: For each shape, an ``n_i x k`` tensor of normals, or none for no normals.
         wording: Names of the shapes in error messages.
 
     Returns:
-        A ``B x n x (d + k)`` tensor, the weights, and ``k``.
+        The clouds with a ``B x n x (d + k)`` tensor of points, and ``k``.
 
     Raises:
         ValueError: If a normal is not of length one.
     """
     if not marks:
-        return *found, 0
+        return found, 0
     normals = pad_arrays(marks)
-    points, weights = torch.cat([found[0], normals], dim=-1), found[1]
+    points, weights, mass = torch.cat([found[0], normals], dim=-1), *found[1:]
     check_normals(points, weights, normals.shape[-1], wording)
-    return points, weights, normals.shape[-1]
+    return (points, weights, mass), normals.shape[-1]
 
 
 def curve_normals(points: Tensor, lines: Lines, name: str, *, oriented: bool) -> Tensor:

@@ -22,7 +22,7 @@ from gp_distributions.measures._normals import (
     normalised,
     with_given,
 )
-from gp_distributions.measures._validation import Wording, equal_weights, validated
+from gp_distributions.measures._validation import Clouds, Wording, equal_weights, validated
 from gp_distributions.measures.arrays import (
     Data,
     integer,
@@ -32,7 +32,7 @@ from gp_distributions.measures.arrays import (
 )
 
 
-def read_images(images: Data) -> tuple[Tensor, Tensor]:
+def read_images(images: Data) -> Clouds:
     """Read the intensities of images as weights on the grid of their pixels.
 
     Args:
@@ -40,7 +40,7 @@ def read_images(images: Data) -> tuple[Tensor, Tensor]:
 
     Returns:
         A ``batch_shape x H*W x 2`` tensor of points, which takes the memory of one grid because all
-        images share it, and a ``batch_shape x H*W`` tensor of normalised weights.
+        images share it, a ``batch_shape x H*W`` tensor of normalised weights, and total intensities.
 
     Raises:
         ValueError: If an intensity is negative or not finite, an image is all zero, or the last axis
@@ -61,8 +61,8 @@ def read_images(images: Data) -> tuple[Tensor, Tensor]:
         for n in shape[-2:]
     )
     grid = torch.cartesian_prod(height.flip(0), width).flip(-1)
-    grid, weights = validated(grid, values.flatten(-2), Wording("Image", "intensities"))
-    return grid.expand(*weights.shape, 2), weights
+    grid, weights, mass = validated(grid, values.flatten(-2), Wording("Image", "intensities"))
+    return grid.expand(*weights.shape, 2), weights, mass
 
 
 def read_curves(
@@ -72,7 +72,7 @@ def read_curves(
     atoms: int | None,
     normals: Normals,
     labels: npt.NDArray[Any] | None,
-) -> tuple[Tensor, Tensor, int]:
+) -> tuple[Clouds, int]:
     """Read curves as vertices weighted by arc length, or as points at equal distances along the curve.
 
     If normals are computed, the middles of segments take the place of vertices.
@@ -85,8 +85,8 @@ def read_curves(
         labels: Labels of the curves in error messages.
 
     Returns:
-        A ``B x n x d`` tensor of points, or of points and normals, a ``B x n`` tensor of normalised
-        weights, and the number of columns of normals.
+        Clouds, a ``B x n x d`` tensor of points, or of points and normals, a ``B x n`` tensor of
+        normalised weights, and the total lengths or areas; and the number of columns of normals.
 
     Raises:
         ValueError: If a curve has fewer than two vertices or no length, or has no normals.
@@ -120,7 +120,7 @@ def read_curves(
             marks = [normalised(part[on], 2) for part, (_, on) in zip(parts, even, strict=True)]
     if count is not None:
         spread = torch.stack([points for points, _ in even])
-        found = spread, equal_weights(spread)
+        found = spread, equal_weights(spread), found[2]
     return marked(found, marks, wording)
 
 
@@ -151,7 +151,7 @@ def read_meshes(
     seed: int | np.random.Generator,
     normals: Normals,
     labels: npt.NDArray[Any] | None,
-) -> tuple[Tensor, Tensor, int]:
+) -> tuple[Clouds, int]:
     """Read meshes as vertices weighted by area, or as points drawn uniformly from the surface.
 
     If normals are computed, the middles of triangles take the place of vertices.
@@ -164,8 +164,8 @@ def read_meshes(
         labels: Labels of the meshes in error messages.
 
     Returns:
-        A ``B x n x d`` tensor of points, or of points and normals, a ``B x n`` tensor of normalised
-        weights, and the number of columns of normals.
+        Clouds, a ``B x n x d`` tensor of points, or of points and normals, a ``B x n`` tensor of
+        normalised weights, and the total lengths or areas; and the number of columns of normals.
 
     Raises:
         ValueError: If faces are not triangles, refer to a vertex that does not exist, or have no area,
@@ -211,11 +211,11 @@ def read_meshes(
             marks = [normalised(part[on], 3) for part, (_, on) in zip(parts, drawn, strict=True)]
     if atoms is not None:
         spread = torch.stack([points for points, _ in drawn])
-        found = spread, equal_weights(spread)
+        found = spread, equal_weights(spread), found[2]
     return marked(found, marks, wording)
 
 
-def _parts_of(parts: Sequence[tuple[Tensor, Tensor]], wording: Wording) -> tuple[Tensor, Tensor]:
+def _parts_of(parts: Sequence[tuple[Tensor, Tensor]], wording: Wording) -> Clouds:
     """Return the middles of segments or triangles as atoms, weighted by lengths or areas.
 
     Unlike a vertex, each of them has one normal, also beside sharp edges.

@@ -14,6 +14,8 @@ from gp_distributions.rows.padding import copy_filled, filled, is_wide, untouche
 
 # A function that maps an index into the batch axes to the distribution's name in error messages.
 Name: TypeAlias = Callable[[tuple[int, ...]], str]
+# Atoms, weights that sum to one, and the masses of clouds, the sums of the weights before.
+Clouds: TypeAlias = tuple[Tensor, Tensor, Tensor]
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class Wording:
         return f"{self.noun} {index[0] if len(index) == 1 else index}{label}"
 
 
-def validated(points: Tensor, weights: Tensor, wording: Wording) -> tuple[Tensor, Tensor]:
+def validated(points: Tensor, weights: Tensor, wording: Wording) -> Clouds:
     """Validate atoms and weights, and divide the weights of each cloud by their sum.
 
     Args:
@@ -47,7 +49,8 @@ def validated(points: Tensor, weights: Tensor, wording: Wording) -> tuple[Tensor
         wording: Names of the clouds in error messages.
 
     Returns:
-        The points unchanged, and weights that sum to one, differentiable in ``weights``.
+        The points unchanged, weights that sum to one, and the ``batch_shape`` sums by which they were
+        divided, differentiable in ``weights``.
 
     Raises:
         ValueError: If a coordinate is not finite, a weight is negative or not finite, or the
@@ -73,8 +76,8 @@ def validated(points: Tensor, weights: Tensor, wording: Wording) -> tuple[Tensor
         copy_filled(weights, shares)
         for row, sum_of in zip(shares.flatten(0, -2), (total - error).flatten(), strict=True):
             row[: filled(row)] /= sum_of
-        return points, shares
-    return points, weights / (total - error)
+        return points, shares, total.squeeze(-1)
+    return points, weights / (total - error), total.squeeze(-1)
 
 
 def check_entries(valid: Tensor, values: Tensor, name: Name, expected: str, where: str) -> None:

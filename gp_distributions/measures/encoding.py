@@ -305,6 +305,8 @@ def common_dtype_and_device(parts: Mapping[str, Part]) -> tuple[torch.dtype, tor
 
 
 def _block(part: PointClouds | Gaussians | GaussianMixtures) -> Block:
+    if isinstance(part, PointClouds) and part.kind_names:
+        raise ValueError(f"Expected clouds without kinds in a block of mixed inputs, got {part}.")
     return Block(KINDS[type(part)], part.dim)
 
 

@@ -258,5 +258,5 @@ def valid_mixtures(
         return f"{_MIXTURE(index[:-1])}, component {index[-1]}"
 
     _, covariance = valid_gaussians(mean, covariance, component)
-    mean, weights = validated(mean, weights, _MIXTURE)
+    mean, weights, _ = validated(mean, weights, _MIXTURE)
     return mean, covariance, weights

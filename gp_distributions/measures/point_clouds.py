@@ -11,6 +11,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from gp_distributions.measures._atom_kinds import (
+    KindNames,
+    renumbered,
+    union,
+    with_kinds,
+    with_listed_kinds,
+)
 from gp_distributions.measures._bags import listed, read_arrays, read_bags, read_ragged
 from gp_distributions.measures._container import WeightedContainer
 from gp_distributions.measures._frames import read_cells, read_frame
@@ -18,7 +25,7 @@ from gp_distributions.measures._normals import Normals, check_normals, estimated
 from gp_distributions.measures._pairs import PairFeatures, read_pairs
 from gp_distributions.measures._shapes import read_curves, read_images, read_meshes
 from gp_distributions.measures._validation import Wording, equal_weights, validated
-from gp_distributions.measures.arrays import Data, integer, row_tensor, seeded
+from gp_distributions.measures.arrays import Data, integer, real_array, row_tensor, seeded
 from gp_distributions.rows.clouds import join_rows, pad_rows, split_rows
 
 
@@ -35,7 +42,9 @@ class PointClouds(WeightedContainer):
     Args:
         points: A ``batch_shape x n x d`` tensor or array of atoms.
         weights: A ``batch_shape x n`` tensor or array of weights >= 0, which are divided by their sum
-            over each bag. Default: equal weights.
+            over each bag; that sum is its ``mass``. Default: one for each atom.
+        kinds: A ``batch_shape x n`` array of the kinds of atoms, such as elements or sexes, as text or
+            numbers. Only :class:`AggregateGP` reads them. Default: none.
         geometric: Whether the positions are those of a shape: their coordinates have one unit, and
             rotate and move together.
         num_normals: Number of columns at the end of the points that hold unit normals: as many as
@@ -50,6 +59,10 @@ class PointClouds(WeightedContainer):
         num_normals: Number of columns at the end of the points that hold normals.
         weights: A ``batch_shape x n`` tensor of weights that sum to one over each bag. Atoms of
             weight zero are padding, which changes no result and remains when clouds are indexed.
+        mass: A ``batch_shape`` tensor of the sums of the weights as they were given. Distances do not
+            depend on it.
+        kind_names: The distinct kinds of atoms, if they have kinds. The last column of ``points`` then
+            holds the place of the kind of an atom among them.
         labels: An array of shape ``batch_shape`` with the names of the bags, as read from a table or
             from the keys of a dictionary, or None.
 
@@ -72,10 +85,12 @@ class PointClouds(WeightedContainer):
 
     _noun: ClassVar[str] = "cloud"
     _part: ClassVar[str] = "atom"
-    _axes: ClassVar[dict[str, int]] = {"points": 2, "weights": 1}
-    _known: ClassVar[tuple[str, ...]] = ("num_normals", "geometric")
+    _axes: ClassVar[dict[str, int]] = {"points": 2, "weights": 1, "mass": 0}
+    _known: ClassVar[tuple[str, ...]] = ("num_normals", "kind_names", "geometric")
 
     points: Tensor
+    mass: Tensor
+    kind_names: KindNames = ()
     geometric: bool = False
     num_normals: int = 0
 
@@ -83,30 +98,80 @@ class PointClouds(WeightedContainer):
         self,
         points: Data,
         weights: Data | None = None,
+        kinds: Any = None,
         *,
         geometric: bool = False,
         num_normals: int = 0,
     ) -> None:
         read = read_arrays(points, weights)
-        check_normals(*read, num_normals, Wording())
-        self._fill(*read, **_known(geometric, num_normals))
+        check_normals(*read[:2], num_normals, Wording())
+        marked, names = with_kinds(read, kinds, Wording())
+        self._fill(*marked, **_known(geometric, num_normals, names))
         self._warn()
+
+    def _fill(self, *tensors: Tensor, labels: npt.NDArray[Any] | None = None, **known: Any) -> None:
+        points, weights, *mass = tensors  # clouds have mass one if nothing else is said
+        mass = mass or [weights.new_ones(weights.shape[:-1])]
+        super()._fill(points, weights, *mass, labels=labels, **known)
 
     @property
     def positions(self) -> Tensor:
-        """The atoms without their normals, ``batch_shape x n x d``."""
-        return self.points[..., : self.dim - self.num_normals]
+        """The atoms without their normals and kinds, ``batch_shape x n x d``."""
+        return self.points[..., : self.dim - self._num_marks]
 
     @property
     def normals(self) -> Tensor | None:
         """The normals of the atoms, or None: a ``batch_shape x n x num_normals`` tensor."""
-        return self.points[..., self.dim - self.num_normals :] if self.num_normals else None
+        first = self.dim - self._num_marks
+        return self.points[..., first : first + self.num_normals] if self.num_normals else None
+
+    @property
+    def masses(self) -> Tensor:
+        """The weights as they were given, ``batch_shape x n``."""
+        return self.weights * self.mass.unsqueeze(-1)
+
+    @property
+    def kinds(self) -> npt.NDArray[Any] | None:
+        """The kinds of the atoms, or None: a ``batch_shape x n`` array; of padding, any kind."""
+        if not self.kind_names:
+            return None
+        numbers = self.points[..., -1].detach().long().numpy(force=True)
+        return np.array(self.kind_names)[numbers]
+
+    def with_kind_names(self, names: KindNames) -> PointClouds:
+        """Return the clouds with their kinds numbered by their places among other names.
+
+        Args:
+            names: Names of kinds, as those of training clouds.
+
+        Raises:
+            ValueError: If the clouds have no kinds, or an atom has another kind.
+
+        Example:
+            >>> from gp_distributions import PointClouds
+            >>> water = PointClouds([[[0.0], [1.0], [2.0]]], kinds=[["H", "O", "H"]])
+            >>> water.with_kind_names(("C", "H", "O")).points[0, :, -1]
+            tensor([1., 2., 1.], dtype=torch.float64)
+        """
+        if bool(names) != bool(self.kind_names):
+            needed = f"with kinds, {list(names)}," if names else "without kinds"
+            raise ValueError(f"Expected clouds {needed} as in training, got {self}.")
+        name = Wording(labels=self.labels)
+        points = renumbered(self.points, self.weights, self.kind_names, names, name)
+        known = self._knowledge | {"kind_names": names}
+        return self._unchecked(points, self.weights, self.mass, labels=self.labels, **known)
+
+    @classmethod
+    def _concatenate(cls, parts: Sequence[PointClouds]) -> PointClouds:
+        names = union([part.kind_names for part in parts])
+        return super()._concatenate([part.with_kind_names(names) for part in parts])
 
     @classmethod
     def from_list(
         cls,
         bags: Iterable[Data | PointClouds] | Mapping[Any, Data | PointClouds],
         weights: Iterable[Data] | Mapping[Any, Data] | None = None,
+        kinds: Iterable[Any] | Mapping[Any, Any] | None = None,
         *,
         labels: Iterable[Any] | None = None,
         geometric: bool = False,
@@ -122,6 +187,7 @@ class PointClouds(WeightedContainer):
                 ``labels``.
             weights: For each bag, a tensor or array of ``n_i`` weights >= 0, in a list, or in a
                 dictionary if the bags are in one. Default: equal weights.
+            kinds: For each bag, ``n_i`` kinds of its atoms, in a list or dictionary. Default: none.
             labels: A name for each bag, such as another column of the data frame, or the index of a
                 series of pandas. Default: the keys of a dictionary, or none.
             geometric: As for the class. Default: whether all bags are clouds that are.
@@ -149,16 +215,24 @@ class PointClouds(WeightedContainer):
         """
         items, names = listed(bags, "bag", labels)
         clouds = [item for item in items if isinstance(item, PointClouds)]
-        common = cls._common(clouds) if clouds and len(clouds) == len(items) else {}
+        whole = bool(clouds) and len(clouds) == len(items)
+        common = cls._common(clouds) if whole else {}
         if clouds:
             if weights is not None:
                 raise ValueError("Expected no weights along with clouds, which have their own.")
+            if whole and all(cloud.kind_names for cloud in clouds):
+                kinds = [cloud.kinds for cloud in clouds]
             items, weights = map(list, zip(*map(_opened, items), strict=True))
         read = read_bags(items, weights, names)
         num_normals = num_normals or common.get("num_normals", 0)
-        check_normals(*read, num_normals, Wording(labels=names))
-        known = _known(geometric or common.get("geometric", False), num_normals)
-        return cls._read(*read, labels=names, **known)
+        wording = Wording(labels=names)
+        check_normals(*read[:2], num_normals, wording)
+        read, kind_names = with_listed_kinds(read, kinds, names, wording)
+        if whole:
+            masses = torch.stack([cloud.mass for cloud in clouds])
+            read = read[0], read[1], masses.to(read[1])
+        geometric = geometric or common.get("geometric", False)
+        return cls._read(*read, labels=names, **_known(geometric, num_normals, kind_names))
 
     @classmethod
     def from_ragged(
@@ -167,6 +241,8 @@ class PointClouds(WeightedContainer):
         offsets: Data,
         weights: Data | None = None,
         labels: npt.NDArray[Any] | None = None,
+        *,
+        kinds: Any = None,
     ) -> PointClouds:
         """Read bags of any sizes whose atoms are stored one bag after another.
 
@@ -178,6 +254,7 @@ class PointClouds(WeightedContainer):
                 atoms ``o_i`` to ``o_(i+1) - 1``.
             weights: ``N`` weights >= 0. Default: equal weights.
             labels: An array of ``B`` names of the bags. Default: no labels.
+            kinds: An array of ``N`` kinds of the atoms. Default: none.
 
         Returns:
             The clouds, in order.
@@ -195,11 +272,21 @@ class PointClouds(WeightedContainer):
             tensor([1., 2.], dtype=torch.float64)
         """
         names = None if labels is None else np.array(labels)
-        return cls._read(*read_ragged(points, offsets, weights, names), labels=names)
+        read, kind_names = with_kinds(read_ragged(points, offsets, weights, names), None, Wording())
+        if kinds is not None:
+            parts = np.split(np.asarray(kinds), real_array(offsets, "Offsets")[1:-1])
+            read, kind_names = with_listed_kinds(read, parts, names, Wording(labels=names))
+        return cls._read(*read, labels=names, **_known(False, 0, kind_names))
 
     @classmethod
     def from_frame(
-        cls, frame: Any, *, bag: str, columns: str | Sequence[str], weight: str | None = None
+        cls,
+        frame: Any,
+        *,
+        bag: str,
+        columns: str | Sequence[str],
+        weight: str | None = None,
+        kind: str | None = None,
     ) -> PointClouds:
         """Read a long table with one row for each atom.
 
@@ -210,6 +297,7 @@ class PointClouds(WeightedContainer):
                 type. They become the ``labels``.
             columns: Name or names of the columns of coordinates.
             weight: Name of the column of weights >= 0. Default: equal weights.
+            kind: Name of the column of the kinds of atoms, text or numbers. Default: none.
 
         Returns:
             The clouds, in order of first appearance; rows keep their order within each cloud.
@@ -229,8 +317,9 @@ class PointClouds(WeightedContainer):
             >>> clouds.labels.tolist()
             ['a', 'b']
         """
-        points, weights, labels = read_frame(frame, bag, columns, weight)
-        return cls._read(points, weights, labels=labels)
+        read, labels, kinds = read_frame(frame, bag, columns, weight, kind)
+        clouds, names = with_listed_kinds(read, kinds, labels, Wording(labels=labels))
+        return cls._read(*clouds, labels=labels, **_known(False, 0, names))
 
     @classmethod
     def from_anndata(
@@ -270,8 +359,8 @@ class PointClouds(WeightedContainer):
             >>> genes = ["CD4", "CD8A"]
             >>> clouds = PointClouds.from_anndata(adata, sample="donor", rep=genes)  # doctest: +SKIP
         """
-        points, weights, labels = read_cells(adata, sample, rep, layer)
-        return cls._read(points, weights, labels=labels)
+        read, labels = read_cells(adata, sample, rep, layer)
+        return cls._read(*read, labels=labels)
 
     @classmethod
     def from_images(cls, images: Data) -> PointClouds:
@@ -370,9 +459,7 @@ class PointClouds(WeightedContainer):
         Charon and Trouvé 2013 (without orientation).
         """
         items, labels = listed(curves, "curve")
-        *read, count = read_curves(
-            items, closed=closed, atoms=atoms, normals=normals, labels=labels
-        )
+        read, count = read_curves(items, closed=closed, atoms=atoms, normals=normals, labels=labels)
         return cls._read(*read, labels=labels, **_known(True, count))
 
     @classmethod
@@ -436,7 +523,7 @@ class PointClouds(WeightedContainer):
         Charon and Trouvé 2013 (without orientation).
         """
         items, labels = listed(meshes, "mesh")
-        *read, count = read_meshes(items, atoms=atoms, seed=seed, normals=normals, labels=labels)
+        read, count = read_meshes(items, atoms=atoms, seed=seed, normals=normals, labels=labels)
         return cls._read(*read, labels=labels, **_known(True, count))
 
     @classmethod
@@ -506,7 +593,7 @@ class PointClouds(WeightedContainer):
         count = integer(n, "n")
         drawn = self._drawn(count, seeded(seed, self.device)).unsqueeze(-1)
         points = self.points.gather(-2, drawn.expand(*self.batch_shape, count, self.dim))
-        return self._alike(points, equal_weights(points), labels=self.labels)
+        return self._alike(points, equal_weights(points), self.mass, labels=self.labels)
 
     def estimate_normals(self, neighbors: int = 8) -> PointClouds:
         r"""Add normals without orientation to points on curves or surfaces, from the nearest atoms.
@@ -533,13 +620,15 @@ class PointClouds(WeightedContainer):
 
         Source: Hoppe et al. 1992 (normals of points from their nearest neighbours).
         """
-        if self.num_normals:
-            raise ValueError(f"Expected clouds without normals to estimate them, got {self}.")
+        if self._num_marks:
+            raise ValueError(
+                f"Expected clouds without normals and kinds to estimate normals, got {self}."
+            )
         count = integer(neighbors, "neighbors", least=self.dim)
         found = estimated(self.points, self.weights, count, Wording(labels=self.labels))
         points = torch.cat([self.points, found], dim=-1)
         known = _known(True, found.shape[-1])
-        return self._unchecked(points, self.weights, labels=self.labels, **known)
+        return self._unchecked(points, self.weights, self.mass, labels=self.labels, **known)
 
     def pairs(
         self,
@@ -607,9 +696,9 @@ class PointClouds(WeightedContainer):
             >>> triangle.pairs(features=inverse_distance)
             PointClouds(1 cloud, 3 atoms, d=1, float64)
         """
-        if self.num_normals:
+        if self._num_marks:
             raise ValueError(
-                f"Expected clouds without normals to make pairs, got {self}. Pass "
+                f"Expected clouds without normals and kinds to make pairs, got {self}. Pass "
                 "PointClouds(clouds.positions, clouds.weights)."
             )
         found = read_pairs(
@@ -628,17 +717,27 @@ class PointClouds(WeightedContainer):
     def _num_normals(self) -> int:
         return self.num_normals
 
+    @property
+    def _num_marks(self) -> int:
+        """Number of columns at the end that hold no positions."""
+        return self.num_normals + bool(self.kind_names)
+
     def _components(self) -> tuple[Tensor, Tensor, Tensor]:
         return self.points, torch.zeros_like(self.points), self.weights
 
     def _scaled(self, centre: Tensor, scale: Tensor) -> PointClouds:
-        return self._alike((self.points - centre) / scale, self.weights, labels=self.labels)
+        moved = (self.points - centre) / scale
+        return self._alike(moved, self.weights, self.mass, labels=self.labels)
 
     def _centre_and_scale(self, scale: Data | None) -> tuple[Tensor, Tensor]:
-        """Compute the centre and the scale of each coordinate; those of normals are 0 and 1."""
-        if not self.num_normals:
+        """Compute the centre and the scale of each coordinate; those of marks are 0 and 1."""
+        marks = self.points.new_zeros(self._num_marks)
+        if not len(marks):
             return super()._centre_and_scale(scale)
         positions = PointClouds._unchecked(self.positions, self.weights)
+        if not self.num_normals:
+            centre, scales = positions._centre_and_scale(scale)
+            return torch.cat([centre, marks]), torch.cat([scales.expand_as(centre), marks + 1])
         centre, given = positions._centre_and_scale(1.0 if scale is None else scale)
         if bool((given != given.max()).any()):
             raise ValueError(
@@ -653,12 +752,15 @@ class PointClouds(WeightedContainer):
                 raise ValueError(
                     f"Expected several positions, whose spread is the scale, got {self}; pass scale=."
                 )
-        normals = centre.new_zeros(self.num_normals)
-        return torch.cat([centre, normals]), torch.cat([common.expand_as(centre), normals + 1])
+        return torch.cat([centre, marks]), torch.cat([common.expand_as(centre), marks + 1])
 
 
-def _known(geometric: bool, num_normals: int) -> dict[str, Any]:
-    return {"geometric": geometric or num_normals > 0, "num_normals": num_normals}
+def _known(geometric: bool, num_normals: int, kind_names: KindNames = ()) -> dict[str, Any]:
+    return {
+        "geometric": geometric or num_normals > 0,
+        "num_normals": num_normals,
+        "kind_names": kind_names,
+    }
 
 
 def _opened(bag: Any) -> tuple[Any, Data]:
@@ -667,4 +769,4 @@ def _opened(bag: Any) -> tuple[Any, Data]:
         return bag, np.ones(np.shape(bag)[:1], dtype=np.float32)  # does not affect the dtype
     if bag.batch_shape:
         raise ValueError(f"Expected single clouds in a list, got {bag}.")
-    return bag.points, bag.weights
+    return bag.points[..., : bag.dim - bool(bag.kind_names)], bag.weights

@@ -10,8 +10,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from gp_distributions.measures.encoding import MixedEncoding
-from gp_distributions.measures.inputs import Inputs, encoding_of, input_rows
+from gp_distributions.measures.inputs import Encoding, Inputs, encoding_of, input_rows
 from gp_distributions.measures.kinds import as_rows, kind_of
 from gp_distributions.measures.mixed_inputs import MixedInputs
 from gp_distributions.measures.targets import (
@@ -41,7 +40,7 @@ class TrainingData:
         variances: Known noise variances of the targets, or None.
         classes: The ``C`` distinct labels in sorted order, or None.
         squeeze: Whether the targets had no axis of outputs.
-        encoding: Encoding of mixed inputs, or None.
+        encoding: Encoding of mixed inputs or of atoms, or None.
     """
 
     X: Inputs | Tensor
@@ -49,7 +48,7 @@ class TrainingData:
     variances: Tensor | None = None
     classes: Labels | None = None
     squeeze: bool = False
-    encoding: MixedEncoding | None = None
+    encoding: Encoding | None = None
 
     @classmethod
     def read(
@@ -169,12 +168,12 @@ def counted(X: Inputs | Tensor) -> Tensor:
     return torch.empty(1, dtype=X.dtype, device=X.device).expand(*shape, 1)
 
 
-def counted_rows(X: Inputs | Tensor, encoding: MixedEncoding | None = None) -> Tensor:
+def counted_rows(X: Inputs | Tensor, encoding: Encoding | None = None) -> Tensor:
     """Check new inputs, and return them as ``batch_shape x N x width`` rows.
 
     Args:
         X: The inputs.
-        encoding: Encoding of mixed inputs, which must be that of the training data.
+        encoding: Encoding of mixed inputs or of atoms, which must be that of the training data.
 
     Raises:
         TypeError: As for :meth:`TrainingData.read`.

@@ -14,6 +14,7 @@ from gp_distributions.models.mixture_posterior import MixturePosterior
 from gp_distributions.models.normalization import NormalizeClouds
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.models.shared_kernel import SharedKernelGP
+from gp_distributions.models.sparse_aggregate_gp import SparseAggregateGP
 from gp_distributions.models.sparse_classification import SparseClassificationGP
 from gp_distributions.models.sparse_distribution_gp import SparseDistributionGP
 
@@ -31,6 +32,7 @@ __all__ = [
     "NormalizeClouds",
     "SamplingNoiseLikelihood",
     "SharedKernelGP",
+    "SparseAggregateGP",
     "SparseClassificationGP",
     "SparseDistributionGP",
 ]

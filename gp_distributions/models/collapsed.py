@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar, TypeAlias
 
 import torch
 from gpytorch.kernels import Kernel
@@ -27,8 +27,8 @@ from torch import Tensor
 
 from gp_distributions.distances.embedded_rows import EmbeddedRows, Rows, embedded, rows_of
 from gp_distributions.kernels.covariances import covariance
-from gp_distributions.measures.encoding import MixedEncoding
-from gp_distributions.measures.inputs import Inputs, input_rows
+from gp_distributions.kernels.expected_kernel import ExpectedKernel
+from gp_distributions.measures.inputs import Encoding, Inputs, input_rows
 from gp_distributions.measures.targets import as_targets, as_variances
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.numerics.linear_algebra import cholesky
@@ -60,6 +60,21 @@ class InducingFeatures:
         across = covariance(self.covar_module, embedded(rows), self._inducing)
         return solved(self.factor, across.double())
 
+    @property
+    def num_features(self) -> int:
+        """Number ``M`` of features."""
+        return self.factor.shape[-1]
+
+    def residual(self, rows: Rows, phi: Tensor) -> Tensor:
+        r"""Return :math:`k(P, P) - |\phi(P)|^2` of ``N x width`` rows, at least 0."""
+        prior = covariance(self.covar_module, rows, diag=True)
+        return (prior - squares(phi)).clamp_min(0)
+
+    @property
+    def tensors(self) -> dict[str, Tensor]:
+        """What the features need besides the kernel."""
+        return {"rows": self.rows, "factor": self.factor}
+
     @cached_property
     def _inducing(self) -> EmbeddedRows:
         return EmbeddedRows(self.rows.to(self.dtype), prepared=True)
@@ -75,6 +90,36 @@ def solved(factor: Tensor, right: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, eq=False)
+class ExplicitFeatures:
+    """The features of a kernel that is their inner product, in double precision.
+
+    Args:
+        covar_module: A kernel with random features.
+    """
+
+    covar_module: ExpectedKernel
+    dtype: ClassVar[torch.dtype] = torch.float64
+    tensors: ClassVar[dict[str, Tensor]] = {}
+
+    def __call__(self, rows: Rows) -> Tensor:
+        """Return the features of ``... x N x width`` rows, a ``... x N x M`` tensor."""
+        return self.covar_module.features(rows_of(rows).double())
+
+    @cached_property
+    def num_features(self) -> int:
+        """Number ``M`` of features."""
+        kernel = self.covar_module
+        return kernel.features(kernel.scale.new_ones(1, kernel.dim + 1)).shape[-1]
+
+    def residual(self, rows: Rows, phi: Tensor) -> Tensor:
+        """Return what the features leave of the variances of ``N`` rows, which is nothing."""
+        return phi.new_zeros(len(phi))
+
+
+Features: TypeAlias = InducingFeatures | ExplicitFeatures
+
+
+@dataclass(frozen=True, eq=False)
 class Reader:
     """What turns a piece of data into rows, targets and relative noise variances.
 
@@ -83,7 +128,7 @@ class Reader:
             noise of the largest bags.
         input_transform: Transform of inputs to rows in evaluation mode, or ``None``.
         outcome_transform: Transform of targets in evaluation mode, or ``None``.
-        encoding: Encoding of mixed inputs, or ``None``.
+        encoding: Encoding of mixed inputs or of atoms, or ``None``.
         labelling: Function of labels that returns targets and noise variances, two ``N x outputs``
             tensors, or ``None`` if the data carry targets.
     """
@@ -91,7 +136,7 @@ class Reader:
     likelihood: GaussianLikelihood | None
     input_transform: Callable[[Tensor], Tensor] | None
     outcome_transform: Callable[..., tuple[Tensor, Tensor | None]] | None
-    encoding: MixedEncoding | None = None
+    encoding: Encoding | None = None
     labelling: Callable[[Any], tuple[Tensor, Tensor]] | None = None
 
     def rows(self, X: Inputs | Tensor) -> Tensor:
@@ -240,7 +285,7 @@ class PieceState:
         shape: The lengths ``P`` and ``R`` of the axes of :class:`CollapsedSums`.
     """
 
-    features: InducingFeatures
+    features: Features
     reader: Reader
     shape: tuple[int, int]
 
@@ -263,7 +308,8 @@ def piece_sums(
         ValueError: If the targets do not match the clouds or are not finite, or a sum is not finite.
     """
     features = state.features
-    total = CollapsedSums.of_nothing(features.factor.shape[-1], state.shape, features.factor)
+    like = torch.empty(0, dtype=torch.float64, device=X.device)
+    total = CollapsedSums.of_nothing(features.num_features, state.shape, like)
     if not number_of(X):
         return total
     with torch.no_grad():
@@ -292,11 +338,9 @@ def chunks(
         yield rows, values[:, part], noise
 
 
-def _chunk_sums(
-    features: InducingFeatures, rows: Tensor, targets: Tensor, noise: Tensor
-) -> CollapsedSums:
+def _chunk_sums(features: Features, rows: Tensor, targets: Tensor, noise: Tensor) -> CollapsedSums:
     phi = features(rows)
-    left = residual_variances(features, rows, phi)
+    left = features.residual(rows, phi)
     return CollapsedSums(
         gram=_grams(phi, torch.cat([torch.ones_like(targets[..., :1]), targets], -1), 1 / noise),
         residual=(left / noise).sum(-1),
@@ -322,12 +366,6 @@ def _grams(phi: Tensor, others: Tensor, weights: Tensor) -> Tensor:
         columns = torch.cat([phi, other], -1) * weight.sqrt().unsqueeze(-1)
         grams.append(column_products(columns))
     return torch.stack(grams)
-
-
-def residual_variances(features: InducingFeatures, rows: Rows, phi: Tensor) -> Tensor:
-    r"""Return :math:`k(P, P) - |\phi(P)|^2` of ``N x width`` rows, at least 0."""
-    prior = covariance(features.covar_module, rows, diag=True)
-    return (prior - squares(phi)).clamp_min(0)
 
 
 def squares(vectors: Tensor) -> Tensor:
@@ -379,13 +417,13 @@ class CollapsedPosterior:
         weights: Posterior means of the weights of features, ``M x outputs``.
     """
 
-    features: InducingFeatures
+    features: Features
     factor: Tensor
     weights: Tensor
 
     @classmethod
     def from_sums(
-        cls, features: InducingFeatures, sums: CollapsedSums, noise: Tensor, mean: Tensor
+        cls, features: Features, sums: CollapsedSums, noise: Tensor, mean: Tensor
     ) -> CollapsedPosterior:
         """Compute the posterior from sums, with arguments as for :func:`bound`."""
         noise = noise.expand(len(sums.gram))
@@ -426,4 +464,4 @@ class CollapsedPosterior:
         """
         phi = self.features(rows)
         spread = torch.stack([squares(solved(factor, phi)) for factor in self.factor])
-        return phi @ self.weights, spread, residual_variances(self.features, rows, phi)
+        return phi @ self.weights, spread, self.features.residual(rows, phi)

@@ -11,8 +11,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from gp_distributions.measures.encoding import MixedEncoding
-from gp_distributions.measures.inputs import Inputs
+from gp_distributions.measures.inputs import Encoding, Inputs
 from gp_distributions.measures.training_data import TrainingData, counted
 from gp_distributions.models.labelling import LabelTargets
 from gp_distributions.sharding.pieces import HeldPiece, Piece
@@ -85,7 +84,7 @@ class LabelledPieces:
     labelling: LabelTargets
 
     @property
-    def encoding(self) -> MixedEncoding | None:
+    def encoding(self) -> Encoding | None:
         """The encoding that mixed inputs define, or ``None``."""
         return getattr(self.pieces, "encoding", None)
 

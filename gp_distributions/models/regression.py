@@ -16,8 +16,7 @@ from linear_operator.operators import DiagLinearOperator
 from torch import Tensor
 
 from gp_distributions.kernels.reading import check_kind
-from gp_distributions.measures.encoding import MixedEncoding
-from gp_distributions.measures.inputs import Inputs
+from gp_distributions.measures.inputs import Encoding, Inputs
 from gp_distributions.measures.training_data import counted_rows
 from gp_distributions.models.arguments import check_batch_size, keeps_clouds
 from gp_distributions.models.conformal import ConformalCorrection, check_conformal, rescaled
@@ -49,7 +48,7 @@ class Regression(Model):
     """
 
     covar_module: Kernel
-    encoding: MixedEncoding | None
+    encoding: Encoding | None
     _squeeze_output: bool
 
     conditioned: Callable[..., Any]

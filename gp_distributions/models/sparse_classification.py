@@ -18,7 +18,7 @@ from gp_distributions.measures.targets import Labels, read_labels
 from gp_distributions.measures.training_data import TrainingData
 from gp_distributions.models.collapsed import (
     CollapsedSums,
-    InducingFeatures,
+    Features,
 )
 from gp_distributions.models.dirichlet_classification import Classification
 from gp_distributions.models.labelling import DistinctLabels, LabelTargets
@@ -114,7 +114,7 @@ class SparseClassificationGP(Classification, SparseDistributionGP):  # type: ign
     @classmethod
     def from_sums(  # type: ignore[override]
         cls,
-        features: InducingFeatures,
+        features: Features,
         sums: CollapsedSums,
         *,
         classes: Labels,

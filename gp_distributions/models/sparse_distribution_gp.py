@@ -19,8 +19,7 @@ from torch import Tensor
 
 from gp_distributions.kernels.units import unit_findings
 from gp_distributions.measures.arrays import integer
-from gp_distributions.measures.encoding import MixedEncoding
-from gp_distributions.measures.inputs import Inputs
+from gp_distributions.measures.inputs import Encoding, Inputs
 from gp_distributions.measures.training_data import TrainingData, counted_rows
 from gp_distributions.models.arguments import (
     adapt_distances,
@@ -32,7 +31,7 @@ from gp_distributions.models.arguments import (
 )
 from gp_distributions.models.collapsed import (
     CollapsedSums,
-    InducingFeatures,
+    Features,
     bound,
 )
 from gp_distributions.models.inducing import FEATURE_DTYPES, num_candidates
@@ -169,10 +168,10 @@ class SparseDistributionGP(SparseInference):
         X, sample_Y, *given = self.sample()
         if sample_Y is None:
             raise ValueError("Expected pieces that carry targets, got targets of None.")
-        covar_module = kernel_for(X, covar_module, input_transform, shared=True)
-        rows = counted_rows(X, self.encoding).detach().double()
         # The transforms are not there yet.
         targets, known = self._reader().targets(X, sample_Y, *given)
+        covar_module = self._kernel_for(X, targets, covar_module, input_transform)
+        rows = counted_rows(X, self.encoding).detach().double()
         if isinstance(self.data, TrainingData):
             self._squeeze_output = self.data.squeeze
         else:
@@ -180,7 +179,7 @@ class SparseDistributionGP(SparseInference):
         self._num_outputs = targets.shape[-1]
         if isinstance(outcome_transform, _DefaultType):
             every = self.data.targets if isinstance(self.data, TrainingData) else targets
-            outcome_transform = standardize(every)
+            outcome_transform = self._transform_for(every)
             outcome_transform(every)
         elif outcome_transform is not None:
             outcome_transform(targets)
@@ -203,6 +202,20 @@ class SparseDistributionGP(SparseInference):
                 self.likelihood.adapt(clouds)
         self._summed = None
         self._current = None
+
+    def _kernel_for(
+        self,
+        X: Inputs | Tensor,
+        targets: Tensor,
+        covar_module: Kernel | None,
+        input_transform: InputTransform | None,
+    ) -> Kernel:
+        """Return the kernel of the model, given a sample of the clouds and their targets."""
+        return kernel_for(X, covar_module, input_transform, shared=True)
+
+    def _transform_for(self, targets: Tensor) -> OutcomeTransform:
+        """Return the default transform of the targets."""
+        return standardize(targets)
 
     def _make_likelihood(
         self,
@@ -288,7 +301,7 @@ class SparseDistributionGP(SparseInference):
     @classmethod
     def from_sums(
         cls,
-        features: InducingFeatures,
+        features: Features,
         sums: CollapsedSums,
         *,
         likelihood: GaussianLikelihood | FixedNoiseGaussianLikelihood,
@@ -298,7 +311,7 @@ class SparseDistributionGP(SparseInference):
         num_inducing: int,
         seed: int,
         squeeze_output: bool,
-        encoding: MixedEncoding | None = None,
+        encoding: Encoding | None = None,
     ) -> Self:
         """Make a model that has sums over training clouds, but not the training clouds.
 
@@ -312,7 +325,7 @@ class SparseDistributionGP(SparseInference):
             num_inducing: As for the constructor.
             seed: As for the constructor.
             squeeze_output: Whether predictions have no axis of outputs.
-            encoding: Encoding of mixed inputs, or ``None``.
+            encoding: Encoding of mixed inputs or of atoms, or ``None``.
 
         Returns:
             The model.

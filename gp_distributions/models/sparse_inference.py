@@ -19,7 +19,7 @@ from gp_distributions.kernels.covariances import covariance
 from gp_distributions.models.collapsed import (
     CollapsedPosterior,
     CollapsedSums,
-    InducingFeatures,
+    Features,
     PieceState,
     Reader,
     chunks,
@@ -46,7 +46,7 @@ class Summed:
     """Features and sums, with the key of what they depend on besides the data."""
 
     key: Hashable
-    features: InducingFeatures
+    features: Features
     sums: CollapsedSums
 
 
@@ -100,7 +100,7 @@ class SparseInference(Regression, gpytorch.Module):
         with torch.no_grad():
             return next(chunks(self._reader(), *self.sample(size), size=size))
 
-    def choose_features(self) -> InducingFeatures:
+    def choose_features(self) -> Features:
         """Choose inducing clouds at the current hyperparameters, and factorise their covariance."""
         with torch.no_grad():
             X, *_ = self.sample(num_candidates(self.num_inducing))
@@ -113,14 +113,14 @@ class SparseInference(Regression, gpytorch.Module):
                 seed=self.seed,
             )
 
-    def piece_state(self, features: InducingFeatures | None = None) -> PieceState:
+    def piece_state(self, features: Features | None = None) -> PieceState:
         """Return what :func:`piece_sums` needs, by default for the inducing clouds in use."""
         features = self.summed().features if features is None else features
         several = isinstance(self.likelihood, FixedNoiseGaussianLikelihood)
         shape = (self.num_outputs, 1) if several else (1, self.num_outputs)
         return PieceState(features, self._reader(), shape)
 
-    def take_sums(self, features: InducingFeatures, sums: CollapsedSums) -> None:
+    def take_sums(self, features: Features, sums: CollapsedSums) -> None:
         """Use sums that were formed at the current hyperparameters."""
         self._summed = Summed(self._key(), features, sums)
         self._current = None

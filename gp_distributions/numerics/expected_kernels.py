@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import torch
-from gpytorch.kernels import AdditiveKernel, Kernel, LinearKernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import (
+    AdditiveKernel,
+    ConstantKernel,
+    Kernel,
+    LinearKernel,
+    RBFKernel,
+    ScaleKernel,
+)
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from gp_distributions.numerics.embedding_kernels import GaussianKernel, expected_gaussian
-from gp_distributions.numerics.random_features import fourier_features, orthogonal_frequencies
+from gp_distributions.numerics.random_features import orthogonal_frequencies
 
-Term: TypeAlias = tuple[Tensor, RBFKernel | LinearKernel, list[int] | slice]
+Term: TypeAlias = tuple[Tensor, RBFKernel | LinearKernel | ConstantKernel, list[int] | slice]
 Gaussians: TypeAlias = tuple[Tensor, Tensor]
 
 
@@ -21,7 +29,8 @@ def terms_of(kernel: Kernel) -> list[Term]:
     """Take a sum of scaled kernels apart.
 
     Returns:
-        The factor, the RBF or linear kernel, and the columns of points that it reads, of each term.
+        The factor, the RBF, linear or constant kernel, and the columns of points that it reads, of each
+        term.
 
     Raises:
         ValueError: If there is another kernel.
@@ -36,12 +45,12 @@ def terms_of(kernel: Kernel) -> list[Term]:
     if type(kernel) is ScaleKernel:  # it has already selected the columns of its base kernel
         scale = kernel.outputscale
         return [(scale * factor, *rest) for factor, *rest in terms_of(kernel.base_kernel)]
-    if isinstance(kernel, RBFKernel | LinearKernel):
-        return [(torch.ones(()), kernel, columns)]
+    if isinstance(kernel, RBFKernel | LinearKernel | ConstantKernel):
+        return [(torch.ones((), dtype=torch.float64), kernel, columns)]
     raise ValueError(
-        f"Expected a sum of RBFKernel and LinearKernel, scaled or not, got a {type(kernel).__name__}. "
-        "Others have neither a closed form under Gaussians nor random features here: average them over "
-        "all pairs of atoms of clouds, such as Gaussians.sample(n)."
+        "Expected a sum of RBFKernel, LinearKernel and ConstantKernel, scaled or not, got a "
+        f"{type(kernel).__name__}. Others have neither a closed form under Gaussians nor random "
+        "features here: average them over all pairs of atoms of clouds, such as Gaussians.sample(n)."
     )
 
 
@@ -73,7 +82,7 @@ def between_gaussians(kernel: Kernel, first: Gaussians, second: Gaussians) -> Te
     where :math:`\delta = m - m'`.
 
     Args:
-        kernel: A GPyTorch kernel of points: a sum of RBF and linear kernels.
+        kernel: A GPyTorch kernel of points: a sum of RBF, linear and constant kernels.
         first: Means, ``batch_shape x N x d``, and covariances, ``batch_shape x N x d x d``.
         second: The same for ``M`` Gaussians.
 
@@ -85,6 +94,8 @@ def between_gaussians(kernel: Kernel, first: Gaussians, second: Gaussians) -> Te
         (m1, s1), (m2, s2) = _marginal(*first, columns), _marginal(*second, columns)
         if isinstance(part, LinearKernel):
             found.append(factor * ((m1 * part.variance) @ m2.mT))
+        elif isinstance(part, ConstantKernel):
+            found.append(factor * part.constant * torch.ones_like(m1[..., :1] @ m2[..., :1].mT))
         else:
             scale = part.lengthscale
             both = scale.mT * scale
@@ -101,50 +112,74 @@ def within_gaussians(kernel: Kernel, mean: Tensor, covariance: Tensor) -> Tensor
             squares = m.square() + s.diagonal(dim1=-2, dim2=-1)
             found.append(factor * (squares * part.variance).sum(-1))
         else:
-            found.append(factor * torch.ones_like(m[..., 0]))
+            level = part.constant if isinstance(part, ConstantKernel) else 1.0
+            found.append(factor * level * torch.ones_like(m[..., 0]))
     return sum(found[1:], found[0])
 
 
-def mean_features(
-    kernel: Kernel, points: Tensor, weights: Tensor, num_features: int, *, seed: int = 0
-) -> Tensor:
-    r"""Compute features of clouds whose inner products are about the expectations of a kernel.
+def feature_map(
+    kernel: Kernel, dim: int, num_features: int, *, seed: int = 0
+) -> Callable[[Tensor, Tensor], Tensor]:
+    r"""Make a function that computes features whose inner products are about expectations of a kernel.
 
-    They are :math:`\sum_a w_a \phi(x_a)`, with :math:`\phi` the coordinates for a linear kernel, and
-    cosines and sines at orthogonal random frequencies for an RBF kernel.
+    The features of a cloud are :math:`\sum_a w_a \phi(x_a)`, with :math:`\phi` the coordinates for a
+    linear kernel, one for a constant kernel, and cosines and sines at orthogonal random frequencies for
+    an RBF kernel.
 
     Args:
-        kernel: A GPyTorch kernel of points: a sum of RBF and linear kernels.
-        points: A ``C x n x d`` tensor of atoms.
-        weights: A ``C x n`` tensor of weights.
+        kernel: A GPyTorch kernel of points: a sum of RBF, linear and constant kernels.
+        dim: Dimension ``d`` of the atoms.
         num_features: Number of cosines and sines for each RBF kernel.
         seed: Random seed of the frequencies.
 
     Returns:
-        A ``C x D`` tensor.
+        A function of a ``C x n x d`` tensor of atoms and a ``C x K x n`` tensor of ``K`` weights of each
+        atom, which returns a ``C x K x D`` tensor.
 
     Source: Rahimi and Recht 2007; Yu et al. 2016 (orthogonal frequencies).
     """
-    found = []
+    parts = []
+    half = -(-num_features // 2)
     for factor, part, columns in terms_of(kernel):
-        chosen = points[..., columns]
-        if isinstance(part, LinearKernel):
-            means = (weights.unsqueeze(-2) @ chosen).squeeze(-2)
-            features = means * part.variance.squeeze(-2).sqrt()
-        else:
-            half = -(-num_features // 2)
-            unit = orthogonal_frequencies(GaussianKernel(), chosen.shape[-1], half, seed=seed)
-            frequencies = unit.to(chosen) / part.lengthscale
-            if chosen.requires_grad or weights.requires_grad:
-                features = fourier_features(chosen, weights, frequencies)
+        frequencies = None
+        if isinstance(part, RBFKernel):
+            size = dim if isinstance(columns, slice) else len(columns)
+            unit = orthogonal_frequencies(GaussianKernel(), size, half, seed=seed)
+            frequencies = unit.to(part.lengthscale) / part.lengthscale
+        parts.append((factor.sqrt(), part, columns, frequencies))
+
+    def features(points: Tensor, weights: Tensor) -> Tensor:
+        found = []
+        for root, part, columns, frequencies in parts:
+            chosen = points[..., columns]
+            if frequencies is not None:
+                each = _cosines_and_sines(chosen, weights, frequencies.to(chosen))
+            elif isinstance(part, LinearKernel):
+                each = weights @ chosen * part.variance.squeeze(-2).sqrt()
             else:
-                features = _FourierFeatures.apply(chosen, weights, frequencies)
-        found.append(factor.sqrt() * features)
-    return torch.cat(found, dim=-1)
+                each = weights.sum(-1, keepdim=True) * part.constant.sqrt()
+            found.append(root * each)
+        return torch.cat(found, dim=-1)
+
+    return features
+
+
+def keeps_slopes(points: Tensor, weights: Tensor) -> bool:
+    """Whether sums of atoms are smaller than what derivatives by frequencies need of each atom."""
+    return weights.shape[-2] * (points.shape[-1] + 1) <= 4 * weights.shape[-1]
+
+
+def _cosines_and_sines(points: Tensor, weights: Tensor, frequencies: Tensor) -> Tensor:
+    if keeps_slopes(points, weights) and not (points.requires_grad or weights.requires_grad):
+        found: Tensor = _FourierFeatures.apply(points, weights, frequencies)
+        return found
+    angles = points @ frequencies.T
+    waves = torch.cat([angles.cos(), angles.sin()], dim=-1)
+    return weights @ waves / math.sqrt(len(frequencies))
 
 
 class _FourierFeatures(torch.autograd.Function):
-    r"""Features as :func:`fourier_features` returns them, with derivatives by frequencies only.
+    r"""Cosines and sines, with derivatives by frequencies only.
 
     They are computed with the features, from the same cosines and sines:
 
@@ -157,19 +192,36 @@ class _FourierFeatures(torch.autograd.Function):
     def forward(ctx: Any, points: Tensor, weights: Tensor, frequencies: Tensor) -> Tensor:
         angles = points @ frequencies.T
         # The weight itself is one more coordinate.
-        terms = weights.unsqueeze(-1) * torch.nn.functional.pad(points, (0, 1), value=1.0)
-        terms = terms.mT / math.sqrt(len(frequencies))
-        cosines, sines = terms @ angles.cos(), terms @ angles.sin()  # C x (d+1) x K
-        slopes = torch.cat([-sines[..., :-1, :], cosines[..., :-1, :]], dim=-1)
-        ctx.save_for_backward(slopes)
+        padded = torch.nn.functional.pad(points, (0, 1), value=1.0).mT
+        terms = weights.unsqueeze(-2) * padded.unsqueeze(-3) / math.sqrt(len(frequencies))
+        shape, terms = terms.shape[-3:-1], terms.flatten(-3, -2)
+        cosines, sines = (  # C x K x (d+1) x F
+            (terms @ waves).unflatten(-2, shape) for waves in (angles.cos(), angles.sin())
+        )
+        ctx.save_for_backward(torch.cat([-sines[..., :-1, :], cosines[..., :-1, :]], dim=-1))
         return torch.cat([cosines[..., -1, :], sines[..., -1, :]], dim=-1)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[None, None, Tensor]:
         (slopes,) = ctx.saved_tensors
-        both = (gradient.unsqueeze(-2) * slopes).sum(0)  # d x 2K
+        both = (gradient.unsqueeze(-2) * slopes).sum((0, 1))  # d x 2F
         return None, None, sum(both.mT.chunk(2))
+
+
+def multiply(kernel: Kernel, factor: float) -> None:
+    """Multiply a sum of scaled RBF, linear and constant kernels by a factor, in place."""
+    if type(kernel) is AdditiveKernel:
+        for part in kernel.kernels:
+            multiply(part, factor)
+    elif type(kernel) is ScaleKernel:
+        kernel.outputscale = kernel.outputscale * factor
+    elif isinstance(kernel, LinearKernel):
+        kernel.variance = kernel.variance * factor
+    elif isinstance(kernel, ConstantKernel):
+        kernel.constant = kernel.constant * factor
+    else:
+        raise ValueError(f"Expected a kernel with a scale, got a {type(kernel).__name__}.")
 
 
 def _marginal(mean: Tensor, covariance: Tensor, columns: list[int] | slice) -> Gaussians:

@@ -95,10 +95,12 @@ def at(source: Tensor, index: list[int]) -> Tensor:
 
 
 def joined(parts: Sequence[Tensor]) -> Tensor:
-    """Concatenate tensors ``N x n x ...`` that differ in ``N`` and ``n``.
+    """Concatenate tensors ``N x n x ...`` that differ in ``N`` and ``n``, or ``N``.
 
     The second axis is padded with zeros.
     """
+    if parts[0].dim() == 1:
+        return torch.cat([*parts])
     size = max(part.shape[1] for part in parts)
     behind = [0, 0] * (parts[0].dim() - 2)
     pad = torch.nn.functional.pad

@@ -30,6 +30,7 @@ from gp_distributions import distances, kernels, measures
 from gp_distributions.models.draw_noise import DrawNoiseLikelihood
 from gp_distributions.models.normalization import NormalizeClouds
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
+from gp_distributions.models.scaled_targets import ScaledTargets
 from gp_distributions.models.shared_kernel import SharedNoise
 from gp_distributions.rows.columns import Slots
 from gp_distributions.saving.objects import TAKEN_APART
@@ -45,6 +46,7 @@ _CLASSES: tuple[type[Any], ...] = (
     ChainedInputTransform,
     NormalizeClouds,
     SamplingNoiseLikelihood,
+    ScaledTargets,
     SharedNoise,
     ChainedOutcomeTransform,
     Log,

@@ -14,16 +14,18 @@ from gp_distributions.estimators import (
     DistributionGPRegressor,
 )
 from gp_distributions.measures import MixedEncoding
+from gp_distributions.measures.atom_encoding import AtomEncoding
 from gp_distributions.models.aggregate_gp import AggregateGP
 from gp_distributions.models.choice import Choice
 from gp_distributions.models.classification import ClassificationGP
-from gp_distributions.models.collapsed import CollapsedSums, InducingFeatures
+from gp_distributions.models.collapsed import CollapsedSums, ExplicitFeatures, InducingFeatures
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.equal_mixture import EqualMixture
 from gp_distributions.models.integrated_gp import IntegratedGP
 from gp_distributions.models.mixture import MixtureModel
 from gp_distributions.models.mixture_classifier import MixtureClassifier
 from gp_distributions.models.shared_kernel import SharedKernelGP
+from gp_distributions.models.sparse_aggregate_gp import SparseAggregateGP
 from gp_distributions.models.sparse_classification import SparseClassificationGP
 from gp_distributions.models.sparse_distribution_gp import SparseDistributionGP
 
@@ -156,6 +158,7 @@ TAKEN_APART: dict[type[Any], _Pair] = {
     SharedKernelGP: _EXACT,
     ClassificationGP: _EXACT,
     SparseDistributionGP: _SPARSE,
+    SparseAggregateGP: _SPARSE,
     SparseClassificationGP: _SPARSE,
     MixtureModel: _MIXTURE,
     MixtureClassifier: _MIXTURE,
@@ -167,4 +170,6 @@ TAKEN_APART: dict[type[Any], _Pair] = {
     MixedEncoding: (MixedEncoding.as_dict, lambda cls, parts: cls.from_dict(parts)),
     CollapsedSums: (vars, _call),
     InducingFeatures: (_attributes("covar_module", "rows", "factor", "dtype"), _call),
+    ExplicitFeatures: (_attributes("covar_module"), _call),
+    AtomEncoding: (_attributes("kind_names", "masses"), _call),
 }

@@ -341,7 +341,7 @@ class ShardedClouds:
         clouds = PointClouds._concatenate([each.clouds for each in held])
         used = clouds.weights.any(0).nonzero()
         width = int(used[-1]) + 1 if len(used) else 1
-        atoms = clouds.points[:, :width], clouds.weights[:, :width]
+        atoms = clouds.points[:, :width], clouds.weights[:, :width], clouds.mass
         targets = [each.targets for each in held if each.targets is not None]
         return (
             clouds._alike(*atoms, labels=clouds.labels),

@@ -176,7 +176,7 @@ def test_gradients() -> None:
 @pytest.mark.parametrize("options", [{"inputs": "gaussians"}, {"num_features": 8}])
 def test_kernels_without_closed_form_are_refused(options: dict[str, object]) -> None:
     with pytest.raises(
-        ValueError, match=r"sum of RBFKernel and LinearKernel, .* got a MaternKernel"
+        ValueError, match=r"sum of RBFKernel, LinearKernel and ConstantKernel, .* MaternKernel"
     ):
         ExpectedKernel(MaternKernel(), 2, **options)  # type: ignore[arg-type]
 

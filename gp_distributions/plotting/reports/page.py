@@ -29,7 +29,7 @@ from gp_distributions.judging.relevance_inputs import (
     names_by_block,
 )
 from gp_distributions.judging.relevance_steps import sensitivities
-from gp_distributions.measures import Covariates, MixedInputs
+from gp_distributions.measures import Covariates, MixedEncoding, MixedInputs
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.measures.targets import check_order
 from gp_distributions.measures.training_data import counted_rows
@@ -374,7 +374,7 @@ def _gallery(
 
 def _covariates(model: Model, rows: Tensor) -> dict[str, list[str]]:
     """Return the numbers and categories in rows of mixed inputs."""
-    if model.encoding is None:
+    if not isinstance(model.encoding, MixedEncoding):
         return {}
     return {
         name: [number(v.item()) if isinstance(v, Tensor) else str(v) for v in values]

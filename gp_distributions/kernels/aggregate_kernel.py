@@ -1,0 +1,145 @@
+"""The kernel of distributions whose targets are sums, means or draws of a function of atoms."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+from gpytorch.constraints import Positive
+from gpytorch.kernels import ConstantKernel, Kernel, LinearKernel, RBFKernel, ScaleKernel
+from gpytorch.priors import LogNormalPrior
+from torch import Tensor
+
+from gp_distributions.kernels.expected_kernel import ExpectedKernel
+from gp_distributions.kernels.outputscale import with_outputscale
+from gp_distributions.measures.described import described
+from gp_distributions.measures.gaussians import Gaussians
+from gp_distributions.measures.point_clouds import PointClouds
+from gp_distributions.numerics.expected_kernels import has_terms
+
+# With more atoms in all training clouds, random features replace pairs of atoms, so many of them.
+_MANY_ATOMS, _NUM_FEATURES = 3000, 256
+# The isotropic lengthscale starts at so many times the median distance between atoms, of so many.
+_OF_MEDIAN, _SAMPLED = 1.5, 1000
+
+Kinds = Literal["independent", "correlated"]
+
+
+def aggregate_kernel(
+    X: object,
+    covar_module: Kernel | None,
+    *,
+    level: float | None = None,
+    num_features: int | None = None,
+    kinds: Kinds = "independent",
+) -> ExpectedKernel:
+    """Return the kernel of distributions that a kernel of atoms, or the default one, defines.
+
+    Args:
+        X: The training inputs.
+        covar_module: A kernel of atoms; None for the default one.
+        level: If targets are sums, the variance of the constants that the function of each kind has.
+        num_features: Number of random features for each RBF kernel. Default: none for few atoms.
+        kinds: Whether the functions of kinds of atoms are independent or correlated.
+
+    Raises:
+        TypeError: If ``X`` are neither clouds nor Gaussians, or are Gaussians and targets are sums.
+        ValueError: If ``kinds`` is another word.
+    """
+    if not isinstance(X, PointClouds | Gaussians) or (level and not isinstance(X, PointClouds)):
+        expected = "PointClouds" if level else "PointClouds or Gaussians"
+        raise TypeError(f"Expected {expected} as train_X, got {described(X)}.")
+    if kinds not in ("independent", "correlated"):
+        raise ValueError(f'Expected kinds to be "independent" or "correlated", got {kinds!r}.')
+    inputs: Literal["clouds", "gaussians"] = "gaussians" if isinstance(X, Gaussians) else "clouds"
+    num_kinds = 0 if isinstance(X, Gaussians) else len(X.kind_names)
+    centre = scale = None
+    if covar_module is None and isinstance(X, PointClouds) and X.geometric:
+        covar_module = _isotropic(X)
+    elif covar_module is None:
+        centre, scale = _centre_and_scale(X)
+        covar_module = _of_coordinates(len(centre))
+    if (level or num_kinds) and not any(
+        isinstance(part, ConstantKernel) for part in covar_module.modules()
+    ):
+        constant = ConstantKernel(constant_constraint=_log(torch.tensor([level or 1.0])))
+        covar_module = with_outputscale(covar_module) + constant.double()
+    if num_features is None and isinstance(X, PointClouds):
+        many = int((X.weights > 0).sum()) > _MANY_ATOMS
+        num_features = _NUM_FEATURES if many and has_terms(covar_module) else None
+    return ExpectedKernel(
+        covar_module,
+        X.dim,
+        inputs=inputs,
+        num_features=num_features,
+        num_kinds=num_kinds,
+        correlated=num_kinds > 1 and kinds == "correlated",
+        total=level is not None,
+        centre=centre,
+        scale=scale,
+    )
+
+
+def masses_of_kinds(X: PointClouds) -> Tensor:
+    """Return the mass of the atoms of each kind, ``N x kinds``; of all atoms if they have no kinds."""
+    if not X.kind_names:
+        return X.mass.unsqueeze(-1)
+    kinds = torch.arange(len(X.kind_names), device=X.device)
+    return (X.masses.unsqueeze(-1) * (X.points[..., -1:].long() == kinds)).sum(-2)
+
+
+def scale_and_level(X: PointClouds, targets: Tensor) -> tuple[float, float]:
+    """Return the scale of sums, and the variance of constants of atoms in that scale.
+
+    The scale is the standard deviation of what a line in the masses of kinds leaves of ``N`` targets,
+    and the constants are its slopes.
+    """
+    masses = masses_of_kinds(X).detach().to(targets)
+    slopes = torch.linalg.lstsq(masses, targets.unsqueeze(-1), driver="gelsd").solution.squeeze(-1)
+    left = targets - masses @ slopes
+    size = float(targets.square().mean().sqrt())
+    spread = float(left.square().mean().sqrt())
+    scale = spread if spread > 1e-9 * size else max(size, torch.finfo(targets.dtype).tiny)
+    return scale, max(float(slopes.square().mean()) / scale**2, 1e-6)
+
+
+def _centre_and_scale(X: PointClouds | Gaussians) -> tuple[Tensor, Tensor]:
+    """Return mean and standard deviation of each coordinate over all atoms; 1 if it is constant."""
+    mean, variance, weights = (moment.detach() for moment in X._components())
+    size = X.positions.shape[-1] if isinstance(X, PointClouds) else X.dim
+    mean, variance = mean[..., :size], variance[..., :size]
+    shares = (weights / weights.sum()).unsqueeze(-1)
+    axes = tuple(range(mean.dim() - 1))
+    centre = (shares * mean).sum(axes)
+    scale = (shares * (variance + (mean - centre).square())).sum(axes).sqrt()
+    return centre, torch.where(scale > 0, scale, 1.0)
+
+
+def _of_coordinates(dim: int) -> Kernel:
+    """Return an RBF kernel with lengthscales, which have BoTorch's prior, plus a linear kernel."""
+    prior = LogNormalPrior(math.sqrt(2) + math.log(dim) / 2, math.sqrt(3))
+    smooth = RBFKernel(
+        ard_num_dims=dim, lengthscale_prior=prior, lengthscale_constraint=_log(prior.mode)
+    )
+    linear = LinearKernel(variance_constraint=_log(torch.tensor(0.1)))
+    scaled = ScaleKernel(smooth, outputscale_constraint=_log(torch.tensor(1.0)))
+    return (scaled + linear).double()
+
+
+def _isotropic(X: PointClouds) -> Kernel:
+    """Return an RBF kernel with one lengthscale, which starts at distances between atoms of a kind."""
+    atoms = X.positions[X.weights > 0].detach()
+    kinds = X.points[X.weights > 0][:, -1] if X.kind_names else atoms.new_zeros(len(atoms))
+    drawn = torch.randperm(len(atoms), generator=torch.Generator().manual_seed(0))[:_SAMPLED]
+    atoms, kinds = atoms[drawn], kinds[drawn]
+    distances = torch.cdist(atoms, atoms)[kinds.unsqueeze(-1) == kinds]
+    apart = distances[distances > 0]
+    start = _OF_MEDIAN * apart.median() if len(apart) else torch.tensor(1.0)
+    smooth = RBFKernel(lengthscale_constraint=_log(start))
+    return ScaleKernel(smooth, outputscale_constraint=_log(torch.tensor(1.0))).double()
+
+
+def _log(start: Tensor) -> Positive:
+    """Return a constraint of a positive parameter whose logarithm is learned."""
+    return Positive(torch.exp, torch.log, initial_value=start)

@@ -1,0 +1,131 @@
+"""Kinds of atoms, such as elements or sexes, as numbers in a column of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from gp_distributions.measures._validation import Clouds, Name
+from gp_distributions.measures.arrays import is_missing, object_array
+from gp_distributions.measures.tables import cells
+
+# The distinct kinds, in sorted order. An atom has the number of its kind among them.
+KindNames: TypeAlias = tuple[Hashable, ...]
+
+
+def with_kinds(clouds: Clouds, kinds: Any, name: Name) -> tuple[Clouds, KindNames]:
+    """Write the numbers of the kinds of atoms behind their coordinates.
+
+    Args:
+        clouds: Points, weights and masses of clouds.
+        kinds: A ``batch_shape x n`` array of kinds, or None for none.
+        name: Names of the clouds in error messages.
+
+    Returns:
+        The clouds with a column more, and the kinds.
+
+    Raises:
+        ValueError: If there is not one kind for each atom, or one is missing.
+    """
+    if kinds is None:
+        return clouds, ()
+    points, weights, mass = clouds
+    array = np.asarray(kinds.numpy(force=True) if isinstance(kinds, Tensor) else kinds)
+    if array.shape != weights.shape:
+        raise ValueError(
+            f"Kinds: expected shape {tuple(weights.shape)}, one for each atom, got {array.shape}."
+        )
+    numbers, names = _numbered(array, (weights > 0).numpy(force=True), name)
+    return (_joined(points, numbers), weights, mass), names
+
+
+def with_listed_kinds(
+    clouds: Clouds, kinds: Any, labels: npt.NDArray[Any] | None, name: Name
+) -> tuple[Clouds, KindNames]:
+    """As :func:`with_kinds`, of kinds in a list of arrays, or in a dictionary by label."""
+    if kinds is None:
+        return clouds, ()
+    if isinstance(kinds, Mapping):
+        kinds = [kinds[key] for key in ([] if labels is None else labels.tolist())]
+    present = (clouds[1] > 0).numpy(force=True)
+    items = [object_array(_entries(each)) for each in kinds]
+    for i, (item, there) in enumerate(zip(items, present, strict=True)):
+        if len(item) < there.sum():
+            raise ValueError(f"{name((i,))}: expected a kind for each atom, got {len(item)} kinds.")
+    padded = np.full(present.shape, items[0][0], dtype=object)
+    for row, item in zip(padded, items, strict=True):
+        row[: len(item)] = item
+    return with_kinds(clouds, padded, name)
+
+
+def _entries(values: Any) -> list[Any]:
+    """Return the entries of a one-dimensional array, list, tensor or column."""
+    found = cells(values)
+    if found is None:
+        found = values.tolist() if hasattr(values, "tolist") else list(values)
+    return list(found)
+
+
+def renumbered(
+    points: Tensor, weights: Tensor, old: KindNames, new: KindNames, name: Name
+) -> Tensor:
+    """Number the kinds in the last column of points by their places among other names.
+
+    Raises:
+        ValueError: If an atom has a kind that is not among them; the message names it.
+    """
+    if old == new:
+        return points
+    places = [new.index(kind) if kind in new else -1 for kind in old]
+    numbers = torch.tensor(places, dtype=points.dtype, device=points.device)[points[..., -1].long()]
+    unknown = ((numbers < 0) & (weights > 0)).nonzero()
+    if len(unknown):
+        *cloud, atom = unknown[0].tolist()
+        kind = old[int(points[(*cloud, atom, -1)])]
+        raise ValueError(
+            f"{name(tuple(cloud))}: expected atoms of the kinds {list(new)}, got {kind!r} in atom "
+            f"{atom}."
+        )
+    return torch.cat([points[..., :-1], numbers.clamp_min(0).unsqueeze(-1)], dim=-1)
+
+
+def union(names: Sequence[KindNames]) -> KindNames:
+    """Return all kinds in sorted order."""
+    return tuple(_sorted({kind for each in names for kind in each}))
+
+
+def _numbered(
+    kinds: npt.NDArray[Any], present: npt.NDArray[np.bool_], name: Name
+) -> tuple[npt.NDArray[np.intp], KindNames]:
+    """Return the number of each kind, and the distinct kinds of atoms that are present."""
+    missing = kinds != kinds if kinds.dtype != object else np.vectorize(is_missing)(kinds)
+    if (missing & present).any():
+        *cloud, atom = np.argwhere(missing & present)[0].tolist()
+        raise ValueError(
+            f"{name(tuple(cloud))}: expected a kind for each atom, got {kinds[(*cloud, atom)]!r} in "
+            f"atom {atom}."
+        )
+    if kinds.dtype != object:
+        distinct = np.unique(kinds[present])
+        places = np.searchsorted(distinct, kinds).clip(max=len(distinct) - 1)
+        return np.where(present, places, 0), tuple(distinct.tolist())
+    names = _sorted(set(kinds[present].tolist()))
+    numbers = {kind: place for place, kind in enumerate(names)}
+    found = [
+        0 if gone else numbers[kind] for kind, gone in zip(kinds.flat, (~present).flat, strict=True)
+    ]
+    return np.array(found, dtype=np.intp).reshape(kinds.shape), tuple(names)
+
+
+def _sorted(kinds: Any) -> list[Hashable]:
+    return sorted(kinds, key=lambda kind: (isinstance(kind, str), kind))
+
+
+def _joined(points: Tensor, numbers: npt.NDArray[np.intp]) -> Tensor:
+    marks = torch.from_numpy(numbers).to(points).unsqueeze(-1)
+    return torch.cat([points, marks.expand(*points.shape[:-1], 1)], dim=-1)

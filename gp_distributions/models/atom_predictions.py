@@ -1,0 +1,92 @@
+"""Predictions of a function of atoms, of which targets of distributions are sums, means or draws."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from gp_distributions.kernels.expected_kernel import ExpectedKernel
+from gp_distributions.measures import Gaussians, PointClouds
+from gp_distributions.measures.arrays import given_points
+from gp_distributions.measures.described import described
+from gp_distributions.models.regression import Moments, Regression
+
+
+class AtomPredictions(Regression):
+    """Predictions of the function of atoms that a model with an :class:`ExpectedKernel` has learned."""
+
+    covar_module: ExpectedKernel
+
+    def predict_atoms(
+        self, points: Tensor | ArrayLike, kinds: ArrayLike | None = None, **options: Any
+    ) -> Moments:
+        """Predict the function of atoms.
+
+        Args:
+            points: An ``N x d`` tensor or array of atoms.
+            kinds: The ``N`` kinds of the atoms, if those of the training clouds have kinds.
+            **options: ``batch_size``, as for :meth:`predict`.
+
+        Returns:
+            The means and standard deviations of the function at the atoms, ``N`` each, in the units of
+            ``train_Y``.
+
+        Raises:
+            ValueError: If the shape is wrong, a coordinate is not finite, kinds are missing, or an atom
+                has a kind that is unknown.
+
+        Example:
+            >>> from gp_distributions import AggregateGP, PointClouds
+            >>> clouds = PointClouds([[[0.0], [0.2]], [[1.0], [1.2]], [[2.0], [2.2]]])
+            >>> mean, std = AggregateGP(clouds, [0.0, 1.0, 2.0]).predict_atoms([[0.1], [2.1]])
+            >>> mean.shape, bool(mean[0] < mean[1])
+            (torch.Size([2]), True)
+        """
+        given = given_points(points, "Points", ("N", self.covar_module.num_coordinates))
+        marks = None if kinds is None else np.asarray(kinds)[:, None]
+        atoms = PointClouds(given.unsqueeze(-2), kinds=marks)
+        gaussian = self.covar_module.inputs == "gaussians"
+        at = Gaussians.from_clouds(atoms) if gaussian else atoms
+        mean, std = self.predict(at, observation_noise=False, **options)
+        return mean.reshape(len(atoms)), std.reshape(len(atoms))
+
+    def contributions(self, X: PointClouds, **options: Any) -> Moments:
+        r"""Predict what each atom contributes to the sum or the mean of its cloud.
+
+        The contribution of atom :math:`x_a` is :math:`w_a f(x_a)`, where :math:`w_a` is its mass for
+        sums, and its weight for means. Their means sum to the predicted mean of the cloud; their errors
+        are not independent.
+
+        Args:
+            X: The ``N`` clouds, of up to ``m`` atoms.
+            **options: ``batch_size``, as for :meth:`predict`, counts atoms.
+
+        Returns:
+            The means and standard deviations of the contributions, ``N x m`` each, in the units of
+            ``train_Y``; zero for padding.
+
+        Raises:
+            TypeError: If ``X`` are not :class:`PointClouds`.
+
+        Example:
+            >>> from gp_distributions import AggregateGP, PointClouds
+            >>> clouds = PointClouds([[[0.0], [0.2]], [[1.0], [1.2]], [[2.0], [2.2]]])
+            >>> model = AggregateGP(clouds, [0.0, 1.0, 2.0])
+            >>> mean, std = model.contributions(clouds)
+            >>> bool((mean.sum(-1) - model.predict(clouds)[0]).abs().max() < 1e-10)
+            True
+        """
+        if not isinstance(X, PointClouds):
+            raise TypeError(f"Expected PointClouds, whose atoms contribute, got {described(X)}.")
+        weights = (X.masses if self.covar_module.total else X.weights).to(self.dtype)
+        used = weights > 0
+        kinds = None if X.kinds is None else X.kinds[used.numpy(force=True)]
+        found = []
+        for moment in self.predict_atoms(X.positions[used], kinds, **options):
+            spread = weights.new_zeros(weights.shape)
+            spread[used] = moment
+            found.append(weights * spread)
+        return found[0], found[1]
