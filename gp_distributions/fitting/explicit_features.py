@@ -9,7 +9,7 @@ from typing import Any
 
 import scipy
 import torch
-from gpytorch.kernels import Kernel
+from gpytorch.kernels import Kernel, RBFKernel
 from gpytorch.likelihoods import GaussianLikelihood
 from torch import Tensor
 
@@ -18,23 +18,72 @@ from gp_distributions.models.collapsed import CollapsedSums, ExplicitFeatures
 from gp_distributions.models.sparse_distribution_gp import SparseDistributionGP
 from gp_distributions.numerics.expected_kernels import multiply
 from gp_distributions.numerics.linear_algebra import cholesky
+from gp_distributions.rows.clouds import split_rows
 
 # Range of the logarithm of the ratio of noise to signal, about that learned from a sample, and the
 # precision to which it is found.
 _BELOW, _ABOVE, _PRECISION = 6.0, 12.0, 0.1
+# Range of the logarithm of the factor of lengthscales, and the number of clouds that tell it.
+_FACTORS, _SAMPLE = (-1.5, 2.5), 1000
+# Pairs of more atoms take longer than so many features.
+_MOST_ATOMS, _FEW_FEATURES = 8000, 256
 
 
 @contextlib.contextmanager
-def learned_from_pairs(kernel: Kernel) -> Iterator[None]:
-    """Compute covariances from all pairs of atoms, without the error of random features, for a while."""
-    if not isinstance(kernel, ExpectedKernel):
+def cheapest_covariances(kernel: Kernel, rows: Tensor) -> Iterator[None]:
+    """Compute covariances from all pairs of atoms for a while, or from few features if faster."""
+    if not isinstance(kernel, ExpectedKernel) or kernel.num_features is None:
         yield
         return
-    count, kernel.num_features = kernel.num_features, None
+    kept = kernel.num_features
+    few = int((split_rows(rows, kernel.dim)[1] > 0).sum()) <= _MOST_ATOMS
+    kernel.num_features = None if few else min(kept, _FEW_FEATURES)
     try:
         yield
     finally:
-        kernel.num_features = count
+        kernel.num_features = kept
+
+
+def learn_common_lengthscale(model: SparseDistributionGP) -> None:
+    """Multiply all lengthscales by the factor that is most likely, given features of a sample.
+
+    Few clouds, from which the lengthscales are learned, do not tell how smooth the function is that
+    features of many clouds can resolve. The kernel and the noise have their most likely scales.
+    """
+    kernel = model.covar_module
+    parts = [part for part in kernel.modules() if isinstance(part, RBFKernel)]
+    parts = [part for part in parts if part.raw_lengthscale.requires_grad]
+    if not parts:
+        return
+    with torch.no_grad():
+        rows, targets, _ = model.sample_rows(_SAMPLE)
+        centred = (targets - model.means().unsqueeze(-2))[0, :, 0]
+        start = [part.lengthscale.clone() for part in parts]
+
+        def stretched(log_factor: float) -> None:
+            for part, lengthscale in zip(parts, start, strict=True):
+                part.lengthscale = lengthscale * math.exp(log_factor)
+
+        def density(log_factor: float) -> float:
+            """Return the negative log density at the most likely scales."""
+            stretched(log_factor)
+            phi = ExplicitFeatures(kernel)(rows)
+            values, vectors = torch.linalg.eigh(phi @ phi.mT)
+            values, squares = values.clamp_min(0), (vectors.mT @ centred).square()
+
+            def at(log_ratio: float) -> float:
+                shifted = values + math.exp(log_ratio)
+                fit = len(values) * math.log(float((squares / shifted).sum()) / len(values))
+                return 0.5 * (fit + float(shifted.log().sum()))
+
+            top = math.log(float(values[-1]) + 1e-300)
+            found = scipy.optimize.minimize_scalar(at, bounds=(top - 30, top), method="bounded")
+            return float(found.fun)
+
+        found = scipy.optimize.minimize_scalar(
+            density, bounds=_FACTORS, method="bounded", options={"xatol": _PRECISION}
+        )
+        stretched(float(found.x) if found.fun < density(0.0) else 0.0)
 
 
 def scaled_to_evidence(

@@ -16,7 +16,11 @@ from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihoo
 from linear_operator.utils.errors import NanError
 from torch import Tensor
 
-from gp_distributions.fitting.explicit_features import learned_from_pairs, scaled_to_evidence
+from gp_distributions.fitting.explicit_features import (
+    cheapest_covariances,
+    learn_common_lengthscale,
+    scaled_to_evidence,
+)
 from gp_distributions.fitting.lbfgs import minimise
 from gp_distributions.fitting.marginal_likelihood import (
     fit,
@@ -136,8 +140,10 @@ def _fit(
         features = _remembered_features(model, first)
         if features is None:
             exact = _exact(model)
-            with learned_from_pairs(model.covar_module):
+            with cheapest_covariances(model.covar_module, exact.train_inputs[0]):
                 maximise_likelihood(exact, **how, progress=progress, description=description)
+            if isinstance(model, SparseAggregateGP):
+                learn_common_lengthscale(model)
             features = model.choose_features()
             first.write(1, _fitted_state(model) | features.tensors, now=True)
         state = model.piece_state(features)

@@ -1,5 +1,6 @@
 """Containers of probability distributions, validated once and immutable, and reference measures."""
 
+from gp_distributions.measures._surroundings import surroundings
 from gp_distributions.measures.alignment import align
 from gp_distributions.measures.covariates import Covariates
 from gp_distributions.measures.encoding import MixedEncoding
@@ -8,7 +9,6 @@ from gp_distributions.measures.gaussians import Gaussians
 from gp_distributions.measures.mixed_inputs import MixedInputs
 from gp_distributions.measures.point_clouds import PointClouds
 from gp_distributions.measures.reference import ReferenceMeasure
-from gp_distributions.measures.surroundings import surroundings
 
 __all__ = [
     "Covariates",

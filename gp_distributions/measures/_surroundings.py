@@ -60,8 +60,7 @@ def surroundings(
         >>> surroundings(water).positions.shape
         torch.Size([1, 3, 78])
 
-    Sources: Behler 2011 (sums of neighbours with a cutoff); Huang, Symonds and von Lilienfeld 2020
-    (distances and angles by elements).
+    Source: Behler 2011, whose sums over neighbours and pairs of neighbours these resemble.
     """
     if clouds.num_normals:
         raise ValueError(f"Expected clouds without normals to describe surroundings, got {clouds}.")
