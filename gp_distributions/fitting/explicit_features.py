@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import scipy
 import torch
-from gpytorch.kernels import Kernel, RBFKernel
-from gpytorch.likelihoods import GaussianLikelihood
+from gpytorch.kernels import Kernel, LinearKernel, RBFKernel
 from torch import Tensor
 
 from gp_distributions.kernels.expected_kernel import ExpectedKernel
@@ -20,9 +20,9 @@ from gp_distributions.numerics.expected_kernels import multiply
 from gp_distributions.numerics.linear_algebra import cholesky
 from gp_distributions.rows.clouds import split_rows
 
-# Range of the logarithm of the ratio of noise to signal, about that learned from a sample, and the
-# precision to which it is found.
-_BELOW, _ABOVE, _PRECISION = 6.0, 12.0, 0.1
+# How far the logarithm of the ratio of noise to scale may be from that of a sample, and the precision of
+# logarithms that are searched.
+_WIDTH, _PRECISION = 4.0, 0.1
 # Range of the logarithm of the factor of lengthscales, and the number of clouds that tell it.
 _FACTORS, _SAMPLE = (-1.5, 2.5), 1000
 # Pairs of more atoms take longer than so many features.
@@ -44,46 +44,48 @@ def cheapest_covariances(kernel: Kernel, rows: Tensor) -> Iterator[None]:
         kernel.num_features = kept
 
 
-def learn_common_lengthscale(model: SparseDistributionGP) -> None:
-    """Multiply all lengthscales by the factor that is most likely, given features of a sample.
+def has_one_lengthscale(kernel: Kernel) -> bool:
+    """Whether a kernel has one lengthscale, and only a constant kernel beside it."""
+    parts = list(kernel.modules())
+    lengthscales = [part.lengthscale.numel() for part in parts if isinstance(part, RBFKernel)]
+    more = any(
+        isinstance(part, LinearKernel) or getattr(part, "correlated", False) for part in parts
+    )
+    return lengthscales == [1] and not more
+
+
+def learn_from_sample(model: SparseDistributionGP) -> None:
+    """Multiply all lengthscales by their most likely common factor, given features of a sample.
 
     Few clouds, from which the lengthscales are learned, do not tell how smooth the function is that
-    features of many clouds can resolve. The kernel and the noise have their most likely scales.
+    features of many clouds can resolve. The kernel and the noise get their most likely scales.
     """
     kernel = model.covar_module
     parts = [part for part in kernel.modules() if isinstance(part, RBFKernel)]
     parts = [part for part in parts if part.raw_lengthscale.requires_grad]
-    if not parts:
-        return
     with torch.no_grad():
         rows, targets, _ = model.sample_rows(_SAMPLE)
         centred = (targets - model.means().unsqueeze(-2))[0, :, 0]
         start = [part.lengthscale.clone() for part in parts]
 
-        def stretched(log_factor: float) -> None:
+        def evidence(log_factor: float) -> _Evidence:
             for part, lengthscale in zip(parts, start, strict=True):
                 part.lengthscale = lengthscale * math.exp(log_factor)
-
-        def density(log_factor: float) -> float:
-            """Return the negative log density at the most likely scales."""
-            stretched(log_factor)
             phi = ExplicitFeatures(kernel)(rows)
             values, vectors = torch.linalg.eigh(phi @ phi.mT)
             values, squares = values.clamp_min(0), (vectors.mT @ centred).square()
 
-            def at(log_ratio: float) -> float:
+            def at(log_ratio: float) -> _Evidence:
                 shifted = values + math.exp(log_ratio)
-                fit = len(values) * math.log(float((squares / shifted).sum()) / len(values))
-                return 0.5 * (fit + float(shifted.log().sum()))
+                quadratic = float((squares / shifted).sum())
+                return _Evidence.of(quadratic, float(shifted.log().sum()), len(values), log_ratio)
 
             top = math.log(float(values[-1]) + 1e-300)
-            found = scipy.optimize.minimize_scalar(at, bounds=(top - 30, top), method="bounded")
-            return float(found.fun)
+            return _most_likely(at, top - 30, top)
 
-        found = scipy.optimize.minimize_scalar(
-            density, bounds=_FACTORS, method="bounded", options={"xatol": _PRECISION}
-        )
-        stretched(float(found.x) if found.fun < density(0.0) else 0.0)
+        found = _most_likely(evidence, *_FACTORS) if parts else evidence(0.0)
+        evidence(found.place if parts else 0.0)
+        _set_scales(model, found)
 
 
 def scaled_to_evidence(
@@ -103,45 +105,72 @@ def scaled_to_evidence(
     Returns:
         The features and the sums at the new hyperparameters.
     """
-    kernel, likelihood = model.covar_module, model.likelihood
     start = float(model.noise_scale().detach().log())
-    free = likelihood.noise_covar.raw_noise.requires_grad
     with torch.no_grad():
         linear, squares = sums.centred(model.means())
         outer, right, square = sums.outer[0], linear[0], float(squares[0, 0])
 
-        def scale_at(log_ratio: float) -> tuple[float, float]:
-            """Return the most likely scale, and the negative log marginal likelihood there."""
+        def at(log_ratio: float) -> _Evidence:
             ratio = math.exp(log_ratio)
             precision = outer / ratio
             precision.diagonal().add_(1)
             factor = cholesky(precision)
             explained = torch.linalg.solve_triangular(factor, right, upper=False).square().sum()
-            scale = max((square - float(explained) / ratio) / ratio, 1e-300) / sums.count
-            logdet = 2 * float(factor.diagonal().log().sum())
-            return scale, 0.5 * (sums.count * (log_ratio + math.log(scale)) + logdet)
+            quadratic = max(square - float(explained) / ratio, 1e-300) / ratio
+            logdet = sums.count * log_ratio + 2 * float(factor.diagonal().log().sum())
+            return _Evidence.of(quadratic, logdet, sums.count, log_ratio)
 
-        found = start
-        if free:
-            bounds = (start - _BELOW, start + _ABOVE)
-            search = scipy.optimize.minimize_scalar(
-                lambda log_ratio: scale_at(log_ratio)[1],
-                bounds=bounds,
-                method="bounded",
-                options={"xatol": _PRECISION},
-            )
-            found = float(search.x)
-        scale, _ = scale_at(found)
-        if not free:
-            scale = 1.0
-        multiply(kernel.base_kernel, scale)
-        if free:
-            likelihood.noise = _within(likelihood, scale * math.exp(found))
+        free = model.likelihood.noise_covar.raw_noise.requires_grad
+        found = _most_likely(at, start - _WIDTH, start + _WIDTH) if free else None
+        scale = 1.0 if found is None else _set_scales(model, found)
     return features, sums.scaled(scale)
 
 
-def _within(likelihood: GaussianLikelihood, noise: float) -> Tensor:
-    """Return a noise variance within its constraint."""
+@dataclass(frozen=True)
+class _Evidence:
+    """The negative log marginal likelihood at some place, with the most likely scale of the kernel.
+
+    Attributes:
+        value: The negative log marginal likelihood, up to a constant.
+        scale: The scale of the kernel.
+        log_ratio: The logarithm of the ratio of noise to scale.
+        place: Where it is.
+    """
+
+    value: float
+    scale: float
+    log_ratio: float
+    place: float
+
+    @classmethod
+    def of(cls, quadratic: float, logdet: float, count: int, log_ratio: float) -> _Evidence:
+        """Return the evidence, given the squares of targets and the determinant at scale one."""
+        scale = quadratic / count
+        return cls(0.5 * (count * math.log(scale) + logdet), scale, log_ratio, log_ratio)
+
+
+def _most_likely(at: Callable[[float], _Evidence], low: float, high: float) -> _Evidence:
+    """Return the evidence where it is largest in an interval."""
+    best: list[_Evidence] = []
+
+    def value(place: float) -> float:
+        best.append(replace(at(place), place=place))
+        return best[-1].value
+
+    scipy.optimize.minimize_scalar(
+        value, bounds=(low, high), method="bounded", options={"xatol": _PRECISION}
+    )
+    return min(best, key=lambda each: each.value)
+
+
+def _set_scales(model: SparseDistributionGP, found: _Evidence) -> float:
+    """Multiply the kernel by its most likely scale, set the noise, and return the scale."""
+    likelihood = model.likelihood
+    if not likelihood.noise_covar.raw_noise.requires_grad:
+        return 1.0
     constraint: Any = likelihood.noise_covar.raw_noise_constraint
     low, high = float(constraint.lower_bound), float(constraint.upper_bound)
-    return torch.tensor(min(max(noise, low * (1 + 1e-6)), high), dtype=torch.float64)
+    noise = min(max(found.scale * math.exp(found.log_ratio), low * (1 + 1e-6)), high)
+    multiply(model.covar_module.base_kernel, found.scale)
+    likelihood.noise = torch.tensor(noise, dtype=torch.float64)
+    return found.scale

@@ -18,7 +18,8 @@ from torch import Tensor
 
 from gp_distributions.fitting.explicit_features import (
     cheapest_covariances,
-    learn_common_lengthscale,
+    has_one_lengthscale,
+    learn_from_sample,
     scaled_to_evidence,
 )
 from gp_distributions.fitting.lbfgs import minimise
@@ -49,7 +50,7 @@ from gp_distributions.sharding.checkpoint import Checkpoint, claimed, digest
 from gp_distributions.sharding.pieces import descriptions
 
 # Number of clouds from which an exact model learns the hyperparameters.
-_SAMPLE, _SAMPLE_OF_SUMS = 1000, 256
+_SAMPLE, _SAMPLE_OF_SUMS = 1000, 128
 # Number of clouds that are left out, one at a time, to update outputscale and noise.
 _LEFT_OUT = 2000
 
@@ -139,11 +140,13 @@ def _fit(
     try:
         features = _remembered_features(model, first)
         if features is None:
-            exact = _exact(model)
-            with cheapest_covariances(model.covar_module, exact.train_inputs[0]):
-                maximise_likelihood(exact, **how, progress=progress, description=description)
-            if isinstance(model, SparseAggregateGP):
-                learn_common_lengthscale(model)
+            summed = isinstance(model, SparseAggregateGP)
+            if not (summed and has_one_lengthscale(model.covar_module)):
+                exact = _exact(model)
+                with cheapest_covariances(model.covar_module, exact.train_inputs[0]):
+                    maximise_likelihood(exact, **how, progress=progress, description=description)
+            if summed:
+                learn_from_sample(model)
             features = model.choose_features()
             first.write(1, _fitted_state(model) | features.tensors, now=True)
         state = model.piece_state(features)

@@ -35,9 +35,9 @@ class SparseAggregateGP(AtomPredictions, SparseDistributionGP):
     them: :class:`SparseDistributionGP` with these features in place of inducing clouds. Sums over the
     training clouds are formed in one pass, in a time of :math:`T D^2` for :math:`D` features in all.
 
-    :func:`fit` learns the hyperparameters from pairs of atoms of 256 clouds of the sample, then a common
-    factor of the lengthscales from the features of 1000 clouds, and at last, from the sums over all
-    clouds, the outputscale and the noise.
+    :func:`fit` learns the hyperparameters from pairs of atoms of 128 clouds of the sample, unless there
+    is one lengthscale and nothing else; then a common factor of the lengthscales from the features of
+    1000 clouds; and at last, from the sums over all clouds, the outputscale and the noise.
 
     Args:
         train_X: The ``T`` training clouds, or data in pieces, as for :class:`SparseDistributionGP`. All

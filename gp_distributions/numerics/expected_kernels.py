@@ -174,8 +174,8 @@ def _cosines_and_sines(points: Tensor, weights: Tensor, frequencies: Tensor) -> 
         found: Tensor = _FourierFeatures.apply(points, weights, frequencies)
         return found
     angles = points @ frequencies.T
-    waves = torch.cat([angles.cos(), angles.sin()], dim=-1)
-    return weights @ waves / math.sqrt(len(frequencies))
+    weights = weights / math.sqrt(len(frequencies))
+    return torch.cat([weights @ angles.cos(), weights @ angles.sin()], dim=-1)
 
 
 class _FourierFeatures(torch.autograd.Function):
