@@ -1,4 +1,4 @@
-"""Which method predicts best on bags of the real world?
+"""How does the package compare with what people use instead, on real data?
 
 Eleven sets are for development: musk1, musk2, elephant, vowels, leaf, line, treatment, sector,
 schools, states and MUTAG. Four sets, of which nothing is known here, are looked at once, at the end
