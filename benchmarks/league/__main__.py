@@ -11,7 +11,16 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks import harness, report
 from benchmarks.league import standings
-from benchmarks.league.measuring import FOLDS, LINES, METHODS, REPETITIONS, kept, measure
+from benchmarks.league.measuring import (
+    FOLDS,
+    LINES,
+    METHODS,
+    OURS,
+    PEERS,
+    REPETITIONS,
+    kept,
+    measure,
+)
 from benchmarks.league.sets import DEVELOPMENT, ONCE
 
 
@@ -22,16 +31,15 @@ def main() -> None:
     add("sets", nargs="*", default=list(DEVELOPMENT), help=f"of {[*DEVELOPMENT, *ONCE]}")
     add("--repetitions", type=int, default=REPETITIONS, help="of five folds, up to 300 bags")
     add("--folds", type=int, default=FOLDS, help="how many of the five folds to measure")
-    add("--without", nargs="*", default=[], choices=METHODS, help="methods to leave out")
+    add("--methods", nargs="*", default=[*OURS, *PEERS], choices=METHODS, help="default: all")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    methods = [name for name in METHODS if name not in options.without]
     with threadpool_limits(1):
         for name in options.sets:
             load = {**DEVELOPMENT, **ONCE}[name]
             start = time.perf_counter()
             more = {"repetitions": options.repetitions, "most": options.folds}
-            measure(name, load, LINES, methods=methods, **more)
+            measure(name, load, LINES, methods=options.methods, **more)
             print(f"{name}: {time.perf_counter() - start:.0f} s", flush=True)
     lines = kept(LINES)
     rows = standings.report(lines, harness.Options())

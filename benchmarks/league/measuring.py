@@ -15,7 +15,7 @@ import gp_distributions
 from benchmarks.harness import progress
 from benchmarks.league.bag_kernels import random_features, set_kernel
 from benchmarks.league.networks import attention, deep_sets
-from benchmarks.league.ours import comparison, default
+from benchmarks.league.ours import comparison, default, linear, log_size
 from benchmarks.league.scores import Fold, Prediction, scored
 from benchmarks.league.sets import Task
 from benchmarks.league.tables import boosting, forest, gaussian_process, support_vectors
@@ -32,7 +32,9 @@ PEERS: dict[str, Callable[[Fold], Prediction]] = {
     "DeepSets": deep_sets,
     "attention": attention,
 }
-METHODS = OURS | PEERS
+# What explains losses; no part of the ranks.
+VARIANTS: dict[str, Callable[[Fold], Prediction]] = {"log size": log_size, "linear": linear}
+METHODS = OURS | PEERS | VARIANTS
 FOLDS, REPETITIONS, LARGE = 5, 3, 300
 # A measurement: set, method, scores, and at which repetition and fold.
 Line = dict[str, Any]
@@ -60,7 +62,7 @@ def measure(
     load: Callable[[], Task],
     file: Path,
     *,
-    methods: Iterable[str] = METHODS,
+    methods: Iterable[str] = (*OURS, *PEERS),
     repetitions: int = REPETITIONS,
     most: int = FOLDS,
 ) -> None:
@@ -94,6 +96,6 @@ def measure(
         scores = {k: round(v, 6) for k, v in scored(found, fold, unit).items()}
         line: Line = {"set": name, "method": method, "at": [repetition, number]}
         line |= {"scores": scores | {"seconds": seconds}}
-        line |= {"version": gp_distributions.__version__} if method in OURS else {}
+        line |= {"version": gp_distributions.__version__} if method not in PEERS else {}
         with file.open("a", encoding="utf-8") as out:
             out.write(json.dumps(line) + "\n")

@@ -26,12 +26,15 @@ Five folds, the same for all, and three repetitions up to 300 bags; ``folds`` sa
 measured so far. Of peers without intervals, the deviation is that of residuals of held-out training
 bags, and the intervals are split conformal. Probabilities are at least 1e-4. Errors of numbers are
 relative to the deviation of all targets. ``gap`` is ours less the best peer in accuracy or :math:`R^2`,
-paired by fold, with its standard error over folds. A rank is one more than the number of better peers;
-the other of ours does not count. ``near`` counts the sets of ``classified`` ones where the log loss is
-first or second. ``seconds`` include the choice of hyperparameters and the predictions,
-on one thread, beside other work on the machine.
+paired by fold, with its standard error over folds; ``why`` explains gaps below -.02. A method of which
+folds of a set are missing is left out there, and ``peers`` counts those that are there. A rank is one
+more than the number of better peers; the other of ours does not count. ``near`` counts the sets of
+``classified`` ones where the log loss is first or second. ``seconds`` include the choice of
+hyperparameters and the predictions, on one thread, beside other work on the machine. ``log size`` (the
+default with the log size of a bag as a covariate) and ``linear`` (that profile of the default MMD) only
+explain losses, and have no rank.
 
-    python -m benchmarks.league [SET ...] [--repetitions 3] [--folds 5] [--without METHOD ...]
+    python -m benchmarks.league [SET ...] [--repetitions 3] [--folds 5] [--methods METHOD ...]
 """
 
 from __future__ import annotations
@@ -48,7 +51,7 @@ import numpy as np
 import gp_distributions as gd
 from benchmarks import harness
 from benchmarks.harness import Options, Row, drawing, main
-from benchmarks.judging import limit
+from benchmarks.judging import Judge, Rows, Target, find, limit, number
 from benchmarks.league.measuring import LINES, METHODS, OURS, PEERS, Line, kept, measure
 from benchmarks.league.scores import Scores
 from benchmarks.league.sets import DEVELOPMENT, ONCE, Task
@@ -64,20 +67,55 @@ COLUMNS = {
 }
 # A worse result than the best peer's by more needs a reason.
 _CLOSE = 0.02
-WHY: dict[str, str] = {}
-
-_BOUNDS = {
-    "rank_error": ("mean rank in accuracy or R2", {"default": "<= 2.5", "comparison": "<= 2.0"}),
-    "rank_density": ("mean rank in log density", {"default": "<= 2.5", "comparison": "<= 2.0"}),
-    "near": ("sets of labels where it is first or second in log loss", dict.fromkeys(OURS, ">= 6")),
-    "coverage": ("mean coverage", dict.fromkeys(OURS, "0.92 to 0.97")),
-    "lowest coverage": ("lowest coverage", dict.fromkeys(OURS, ">= 0.88")),
-    "longest": ("longest fit", {"default": "<= 60 s"}),
+WHY = {
+    "states": "The share is an average over respondents, and regression on mean embeddings is linear in "
+    "them: with the linear profile in place of Matern 5/2, MMD has .852 on these folds.",
+    "sector": "The size of a school tells its sector, and only peers see it: with the log size as a "
+    "covariate, the default has .931, and a log loss of .285.",
+    "musk1": "Within the standard error. With the log size as a covariate, the log loss is .207.",
+    "MUTAG": "Features of atoms count on average: with the linear profile, MMD has .878.",
+    "elephant": "The default is smooth: a rough profile of the same distance is .03 nats better in "
+    "leave-one-out on training bags, and linear transport .06, which the comparison finds.",
 }
-TARGETS = tuple(
-    limit(f"league, {name}: {text}", bound, column, name=name)
-    for column, (text, bounds) in _BOUNDS.items()
-    for name, bound in bounds.items()
+_RANK = "Its page has the reason for each set."
+
+
+def _both(columns: Sequence[str], met: Callable[..., bool], names: Sequence[str]) -> Judge:
+    def judge(rows: Rows) -> tuple[str, bool]:
+        found = [number(find(rows, name=name), column) for name in names for column in columns]
+        return ", ".join(f"{value:.3g}" for value in found), met(*found)
+
+    return judge
+
+
+TARGETS = (
+    *(
+        Target(
+            f"league, {name}: mean ranks among peers in accuracy or R2, and in log density",
+            f"<= {most}",
+            _both(("rank_error", "rank_density"), lambda *r, most=most: max(r) <= most, (name,)),
+            _RANK,
+        )
+        for name, most in (("default", 2.5), ("comparison", 2.0))
+    ),
+    Target(
+        "league: sets of labels where the default, the comparison is first or second in log loss",
+        ">= 6 of 9",
+        _both(("near",), lambda *near: min(near) >= 6, tuple(OURS)),
+        "Not all nine sets were measured yet.",
+    ),
+    Target(
+        "league: lowest and mean coverage of 95% intervals, default and comparison",
+        ">= 0.88, 0.92 to 0.97",
+        _both(
+            ("lowest coverage", "coverage"),
+            lambda low, mean, least, average: (
+                min(low, least) >= 0.88 and 0.92 <= min(mean, average) <= max(mean, average) <= 0.97
+            ),
+            tuple(OURS),
+        ),
+    ),
+    limit("league: longest fit of the default", "<= 60 s", "longest", name="default"),
 )
 
 
@@ -107,7 +145,7 @@ def run(options: Options) -> list[Row]:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "league.jsonl"
         for name, load in TOYS.items():
-            measure(name, load, file, methods=_QUICK, repetitions=1, most=2)
+            measure(name, load, file, methods=_QUICK, repetitions=1, most=1)
         return report(kept(file), options)
 
 
@@ -124,17 +162,21 @@ def report(lines: Sequence[Line], options: Options) -> list[Row]:
         some_sets = {k: v for k, v in found.items() if any(column in s for s in v.values())}
         for k, v in some_sets.items():
             rows.append({title: k} | {m: v[m][column] if m in v else None for m in METHODS})
-    return rows + [gaps(name, found[name], lines) for name in found]
+    rows += [gaps(name, found[name], lines) for name in found]
+    left = [] if options.quick else [name for name in (*DEVELOPMENT, *ONCE) if name not in found]
+    return rows + [dict.fromkeys(rows[-1]) | {"set": name, "why": "not run"} for name in left]
 
 
 def means(lines: Sequence[Line]) -> Means:
-    """Return the means of scores over folds, by set and method; sets in their usual order."""
+    """Return means over folds by set, in the usual order, and method, unless some folds are missing."""
     found: Means = {name: {} for name in (*DEVELOPMENT, *ONCE, *TOYS)}
     for name, of_set in found.items():
-        for method in METHODS:
-            some = [x["scores"] for x in lines if (x["set"], x["method"]) == (name, method)]
-            if some:
-                of_set[method] = harness.means(some)
+        of_method = {
+            method: [x["scores"] for x in lines if (x["set"], x["method"]) == (name, method)]
+            for method in METHODS
+        }
+        most = max(map(len, of_method.values()))
+        of_set |= {m: harness.means(some) for m, some in of_method.items() if len(some) == most > 0}
     return {name: of_set for name, of_set in found.items() if of_set}
 
 
@@ -169,7 +211,7 @@ def overall(name: str, found: Sequence[Mapping[str, Scores]]) -> Row:
 def gaps(name: str, scores: Mapping[str, Scores], lines: Sequence[Line]) -> Row:
     """Return the differences of ours to the best peer, paired by fold."""
     best = max((m for m in scores if m in PEERS), key=lambda m: scores[m]["skill"])
-    row: Row = {"set": name, "best peer": best}
+    row: Row = {"set": name, "peers": len(scores.keys() & PEERS.keys()), "best peer": best}
     for ours in OURS:
         each = [
             {

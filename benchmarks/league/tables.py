@@ -74,7 +74,7 @@ def _on_summaries(made: Any, grid: Grid, fold: Fold) -> Prediction:
 def boosting(fold: Fold) -> Prediction:
     """Gradient boosting of histograms on summaries."""
     kind = HistGradientBoostingClassifier if fold.labelled else HistGradientBoostingRegressor
-    made = kind(max_iter=100, random_state=fold.seed)
+    made = kind(max_iter=100, min_samples_leaf=5, random_state=fold.seed)
     return _on_summaries(made, {"learning_rate": [0.03, 0.1], "max_leaf_nodes": [4, 16]}, fold)
 
 
