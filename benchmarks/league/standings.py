@@ -11,8 +11,9 @@ Sets for development, read from files of packages; mil and aeon do not state the
   normals, turned to their principal axes for all methods; ``vowels``: nine speakers.
 
 Ours: ``default``, a model without a kernel after ``fit``, and ``comparison``, the stack of
-``default_kernels``; both see the columns as they are. Peers see columns standardised over the training
-atoms, and choose hyperparameters by three folds of the training bags:
+``default_kernels`` (without the two linear ones, which joined later); both see the columns as they are.
+Peers see columns standardised over the training atoms, and choose hyperparameters by three folds of
+the training bags:
 
 - on summaries of each bag (mean, deviation, quartiles, extremes, log size, and covariances of up to 30
   columns): ``boosting`` of histograms and a random ``forest``, each over four settings, an ``SVM``
@@ -69,7 +70,8 @@ COLUMNS = {
 _CLOSE = 0.02
 WHY = {
     "states": "The share is an average over respondents, and regression on mean embeddings is linear in "
-    "them: with the linear profile in place of Matern 5/2, MMD has .852 on these folds.",
+    "them: with the linear profile in place of Matern 5/2, MMD has .852 on these folds. With the linear "
+    "kernels that ``default_kernels`` has now, the comparison has .736, and a density of .473.",
     "sector": "The size of a school tells its sector, and only peers see it: with the log size as a "
     "covariate, the default has .931, and a log loss of .285.",
     "musk1": "Within the standard error. With the log size as a covariate, the log loss is .207.",
