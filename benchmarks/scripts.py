@@ -9,7 +9,7 @@ from types import ModuleType
 
 FOLDER = Path(__file__).parent
 # The subjects, in the order of the report. Benchmarks of speed run alone.
-SUBJECTS = ("speed", "numerics", "prediction", "calibration", "search", "papers")
+SUBJECTS = ("league", "speed", "numerics", "prediction", "calibration", "search", "papers")
 
 
 @cache

@@ -52,7 +52,6 @@ TARGETS = (
         ">= 1000",
         "ratio",
         name="uniform / POT's loop, extrapolated from 200 pairs",
-        asked=True,
     ),
     *(
         limit(

