@@ -61,8 +61,9 @@ class DistributionKernel(RowKernel):
             inverse_multiquadric, power_exponential, linear, polynomial. Default: matern52.
         origin: Origin of inner products, for the profiles ``"linear"`` and ``"polynomial"``: a container
             of one distribution, the template; or of several, whose mean in the Hilbert space of the
-            distance is the origin. ``origin=train_X`` centres the training data. Rows of the same
-            distributions are accepted too. Default: the origin of the distance.
+            distance is the origin. ``origin=train_X`` centres the training data, but then
+            knows those that are left out, whose predictions are far too good. Rows of distributions are
+            accepted too. Default: the origin of the distance.
         **kwargs: GPyTorch options: ``batch_shape``, ``active_dims``, ``lengthscale_prior``,
             ``lengthscale_constraint``. By default the raw parameter is the logarithm of the
             lengthscale, so that fits do not depend on the unit of the coordinates. The lengthscale is 1
