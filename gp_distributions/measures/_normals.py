@@ -68,7 +68,7 @@ def with_given(
 
 
 def marked(
-    found: tuple[Tensor, Tensor], marks: list[Tensor], wording: Wording
+    found: tuple[Tensor, Tensor], marks: Sequence[Tensor], wording: Wording
 ) -> tuple[Tensor, Tensor, int]:
     """Write the normals of all atoms behind their positions.
 
