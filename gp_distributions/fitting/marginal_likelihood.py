@@ -238,7 +238,8 @@ def _warn_of_short_intervals(model: ExactGP) -> None:
         warn(
             f"{size} clouds do not determine the hyperparameters, and intervals are too short: errors "
             f"of leave-one-out predictions are {ratio:.1f} times as large as their standard deviations. "
-            "Use integrate_hyperparameters(model) for predictions.",
+            f"Use integrate_hyperparameters(model{'.members[0]' if model.mixture else ''}) for "
+            "predictions.",
             UndeterminedWarning,
         )
 
