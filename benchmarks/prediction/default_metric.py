@@ -51,9 +51,9 @@ def apart(column: str, name: str, other: str, least: float) -> Judge:
     return judge
 
 
-_FINER = (
-    "Each blade has another mesh, which moves the normals of its few triangles; the mixture gains least "
-    "where the isotropic kernel is already good."
+_RARE = (
+    "Perhaps rare blades of nearly no thrust: on another seed, 2 of 600 lie nine standard deviations "
+    "below the mean logarithm, and without them R² rises by .07."
 )
 _COARSE = (
     "Outlines of 30 vertices at random places cut the nose and the trailing edge. On seeds 800 and 801, "
@@ -69,7 +69,7 @@ TARGETS = (
             ("60 airfoils", "airfoils 60: default", (">= 0.85", "0.87 to 0.97", "<= 0.28"), ""),
             ("120 airfoils", "airfoils 120: default", (">= 0.885", "0.87 to 0.97", "<= 0.06"), ""),
             ("200 airfoils", "airfoils 200: default", (">= 0.905", "0.92 to 0.97", "<= -0.08"), ""),
-            ("blades, thrust", "blades: log thrust: default", (">= 0.92", "0.92 to 0.97"), _FINER),
+            ("blades, thrust", "blades: log thrust: default", (">= 0.92", "0.92 to 0.97"), _RARE),
             ("blades, losses", "blades: log losses: default", (">= 0.58", "0.92 to 0.97"), ""),
         )
         for (text, column), target in zip(
