@@ -110,9 +110,10 @@ def integrate_hyperparameters(model: DistributionGP, *, seed: int = 0) -> Integr
 
     Raises:
         TypeError: If ``model`` is not a :class:`DistributionGP`, or is a classifier.
-        ValueError: If it has several outputs or a batch of training data, fewer than four clouds,
-            targets that are all equal, or another likelihood, mean or outcome transform; or if its
-            kernel has a parameter that may be negative, or an outputscale that is fixed or has a prior.
+        ValueError: If it has several outputs or a batch of training data, a mixture of kernels that
+            :func:`fit` chose, fewer than four clouds, targets that are all equal, or another likelihood,
+            mean or outcome transform; or if its kernel has a parameter that may be negative, or an
+            outputscale that is fixed or has a prior.
 
     Example:
         >>> import torch
@@ -419,6 +420,11 @@ def _variances_among(covariances: Tensor) -> Tensor:
 def _check(model: Any) -> None:
     if not isinstance(model, DistributionGP) or isinstance(model, ClassificationGP):
         raise TypeError(f"Expected a DistributionGP, got {type(model).__name__}.")
+    if model.mixture is not None:
+        raise ValueError(
+            f"Expected a model with one kernel, got the mixture of {len(model.members)} that fit chose. "
+            "Integrate its isotropic one, integrate_hyperparameters(model.members[0])."
+        )
     if model.num_outputs > 1:
         raise ValueError(
             f"Expected a model of one output, got {model.num_outputs}. Integrate each of them: "

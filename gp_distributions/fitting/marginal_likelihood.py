@@ -178,7 +178,7 @@ def maximise_likelihood(
             best = _best(ascent, init, restarts, seed)
             if scaled and learn_scales(model, scaled, seed=seed, tick=bar.update):
                 ascent.lowest = math.inf  # losses at other scales do not compare
-                best = _best(ascent, "current", restarts, seed)
+                best = _best(ascent, "current", 0, seed)
         if jitter:  # warn of jitter only at the final hyperparameters, not in line searches
             with torch.no_grad():
                 ascent.loss(ExactMarginalLogLikelihood(model.likelihood, model))
@@ -238,7 +238,8 @@ def _warn_of_short_intervals(model: ExactGP) -> None:
         warn(
             f"{size} clouds do not determine the hyperparameters, and intervals are too short: errors "
             f"of leave-one-out predictions are {ratio:.1f} times as large as their standard deviations. "
-            "Use integrate_hyperparameters(model) for predictions.",
+            f"Use integrate_hyperparameters(model{'.members[0]' if model.mixture else ''}) for "
+            "predictions.",
             UndeterminedWarning,
         )
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from botorch.optim.utils.model_utils import get_parameters_and_bounds
@@ -16,7 +17,7 @@ from torch import Tensor
 from gp_distributions.distances.embedded_rows import EmbeddedRows
 from gp_distributions.distances.scaled import ScaledDistance
 from gp_distributions.fitting.additive_distances import AdditiveDistances
-from gp_distributions.fitting.lbfgs import minimise
+from gp_distributions.fitting.lbfgs import Pair, minimise
 from gp_distributions.fitting.starts import noise_of, training_rows
 from gp_distributions.fitting.thinning import thinned
 from gp_distributions.kernels.covariances import covariance
@@ -29,9 +30,10 @@ _BAGS = 256
 _FOLDS = 5
 # Largest number of L-BFGS steps with sums over coordinates, with scales, and with the other
 # hyperparameters alone.
-_SCREENING, _STEPS, _OTHERS = 20, 4, 20
+_SCREENING, _STEPS, _OTHERS = 10, 2, 5
+_LOOSE: dict[str, Any] = {"ftol": 1e-3, "gtol": 1e-3}
 # Number of coordinates that are emphasised in a start, and by which power of e.
-_STARTS, _EMPHASIS = 4, 1.5
+_STARTS, _EMPHASIS = 2, 1.5
 # Smallest gain in log density for each target for which scales are changed.
 _LEAST = 0.01
 # The logarithms of scales stay within the first distance of zero, and those of other parameters within
@@ -77,11 +79,11 @@ def learn_scales(
     .. math:: d_s^2(P, P') \approx \sum_j s_j^2\, d_j^2(P, P'),
 
     where :math:`d_j` is the distance if only coordinate :math:`j` counts: from the scales of the model,
-    and from scales that emphasise one of the 4 coordinates which explain most when they are emphasised.
-    A few steps with the distance itself follow from the best.
+    and from scales that emphasise one of the 2 coordinates which explain most when they are emphasised.
+    Two steps with the distance itself follow from the best.
 
     Without a guard, learned scales can overfit. Therefore they are also learned once for each of 5 folds
-    without its targets, with the stand-in and from the start that is best on all bags. The scales of the
+    without its targets, with the stand-in and from what is best on all bags. The scales of the
     model change only if the held-out targets are more likely, given the distance itself, with learned
     scales than without: if the mean gain in log density exceeds 0.01 and its standard error. The
     ``decision`` of each distance says so.
@@ -109,13 +111,13 @@ def learn_scales(
     fold = torch.arange(len(bags), device=model.train_targets.device) % _FOLDS
     ascent = _Ascent(model, distances, bags, atoms, seed, tick)
     everything = torch.ones_like(fold, dtype=torch.bool)
-    start, best = ascent.screen(everything)
+    best, pairs = ascent.screen(everything)
+    others = [fold != number for number in range(_FOLDS)]
     gains = torch.zeros(len(bags), dtype=torch.float64)
-    for number in range(_FOLDS):
-        kept = fold != number
-        before = ascent.held_out_with(ascent.start, kept)
-        learned = ascent.learn(start, kept)
-        gains[~kept.cpu()] = ascent.held_out_with(learned, kept) - before
+    for kept in others:  # in a row, so that distances at these scales are computed once
+        gains[~kept.cpu()] = -ascent.held_out_with(ascent.start, kept)
+    for kept in others:
+        gains[~kept.cpu()] += ascent.held_out_with(ascent.learn(best, kept)[0], kept)
     gain, error = gains.mean().item(), gains.std().item() / math.sqrt(len(gains))
     changed = gain > max(error, _LEAST)
     for distance in distances:
@@ -124,7 +126,7 @@ def learn_scales(
             f"scales gain {gain:.2g} nats of log density each, with the standard error {error:.1g}"
         )
     if changed:
-        ascent.climb(best, everything)
+        ascent.climb(best, pairs, everything)
         model.load_state_dict(ascent.model.state_dict())
     return changed
 
@@ -168,6 +170,8 @@ class _Ascent:
         self.model = copy.deepcopy(model, {id(tensor): tensor for tensor in data})
         places = {module: name for name, module in model.named_modules()}
         self.distances = [self.model.get_submodule(places[d]) for d in distances]
+        for distance in self.distances:  # which a fit holds fixed meanwhile
+            distance.raw_scales.requires_grad_(True)
         self.logarithms = _logarithms(self.model)
         with torch.no_grad():
             for parameter in self.logarithms.values():
@@ -182,10 +186,10 @@ class _Ascent:
             self.all_rows = EmbeddedRows(every)
             self.rows = EmbeddedRows(thinned(some, model.covar_module, atoms, seed=seed))
 
-    def climb(self, values: dict[str, Tensor], kept: Tensor) -> None:
-        """Fit scales and hyperparameters to the bags ``kept``."""
+    def climb(self, values: dict[str, Tensor], pairs: list[Pair], kept: Tensor) -> None:
+        """Fit scales and hyperparameters to the bags ``kept``, given an estimate of the curvature."""
         self.model.load_state_dict(values)
-        self._minimise(kept, _STEPS)
+        self._minimise(kept, _STEPS, pairs)
 
     def held_out_with(self, values: dict[str, Tensor], kept: Tensor) -> Tensor:
         """Compute :meth:`held_out` with the scales in ``values`` and hyperparameters fitted to them."""
@@ -194,8 +198,8 @@ class _Ascent:
             self._minimise(kept, _OTHERS)
         return self.held_out(kept)
 
-    def screen(self, kept: Tensor) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """Find the best of several starts for :meth:`learn`, and what it leads to.
+    def screen(self, kept: Tensor) -> tuple[dict[str, Tensor], list[Pair]]:
+        """Find the best result of :meth:`learn` from several starts.
 
         The marginal likelihood of scales has many maxima. Starts are where the model is, and scales that
         emphasise the coordinates which explain most when each is emphasised alone.
@@ -213,16 +217,18 @@ class _Ascent:
         starts = [self.start, *starts[:_STARTS]]
         found = [self.learn(start, kept) for start in starts]
         with self._stand_ins():
-            losses = [self._loss_at(values, kept) for values in found]
-        best = losses.index(min(losses))
-        return starts[best], found[best]
+            return min(found, key=lambda each: self._loss_at(each[0], kept))
 
-    def learn(self, start: dict[str, Tensor], kept: Tensor) -> dict[str, Tensor]:
-        """Fit scales and hyperparameters to the bags ``kept`` with distances that are sums."""
+    def learn(self, start: dict[str, Tensor], kept: Tensor) -> tuple[dict[str, Tensor], list[Pair]]:
+        """Fit scales and hyperparameters to the bags ``kept`` with distances that are sums.
+
+        Returns:
+            The values, and an estimate of the curvature there.
+        """
         self.model.load_state_dict(start)
         with self._stand_ins():
-            self._minimise(kept, _SCREENING)
-        return _values(self.model)
+            pairs = self._minimise(kept, _SCREENING)
+        return _values(self.model), pairs
 
     @contextmanager
     def _stand_ins(self) -> Iterator[None]:
@@ -263,7 +269,7 @@ class _Ascent:
             )
             return densities.reshape(-1, densities.shape[-1]).mean(0).double().cpu()
 
-    def _minimise(self, kept: Tensor, steps: int) -> None:
+    def _minimise(self, kept: Tensor, steps: int, pairs: Sequence[Pair] = ()) -> list[Pair]:
         parameters, bounds = get_parameters_and_bounds(self.model, requires_grad=True)
         scales = {distance.raw_scales for distance in self.distances}
         boxes = {
@@ -272,9 +278,16 @@ class _Ascent:
             if p in scales or name in self.logarithms
         }
         try:
-            minimise(lambda: self._loss(kept), parameters, bounds | boxes, maxiter=steps)
+            return minimise(
+                lambda: self._loss(kept),
+                parameters,
+                bounds | boxes,
+                pairs=pairs,
+                maxiter=steps,
+                **_LOOSE,
+            ).pairs
         except (NanError, NotPSDError):
-            return  # the start stays
+            return []  # the start stays
 
     def _loss(self, kept: Tensor) -> Tensor:
         """Compute the negative log marginal likelihood of some bags, with priors, for each target."""

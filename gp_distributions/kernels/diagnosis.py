@@ -217,11 +217,10 @@ def diagnose(kernel: Kernel, X: Inputs | Tensor) -> Diagnosis:
     ``print(diagnose(kernel, X))`` reports whether clouds coincide, whether the lengthscale fits the
     distances, whether the covariance matrix is well conditioned, whether a coordinate decides a distance
     alone because of its unit, and whether clouds in two or three dimensions look randomly oriented to a
-    distance that is not invariant to rotations. (All coordinates count: of clouds with marks, diagnose
-    the coordinates that rotate by themselves.) It computes one covariance matrix. A distance that sets
-    its bandwidth from the first rows it sees sets it from ``X``. A diagnosis needs no targets;
-    :func:`gp_distributions.compare` tells which kernel predicts targets
-    best.
+    distance that is not invariant to rotations. (All coordinates count, except normals: of clouds with
+    marks, diagnose the coordinates that rotate by themselves.) It computes one covariance matrix. A
+    distance that sets its bandwidth from the first rows it sees sets it from ``X``. A diagnosis needs no
+    targets; :func:`gp_distributions.compare` tells which kernel predicts targets best.
 
     Args:
         kernel: Kernel that contains at least one :class:`DistributionKernel`, which may be scaled,
@@ -314,6 +313,7 @@ def diagnose(kernel: Kernel, X: Inputs | Tensor) -> Diagnosis:
                 spreads[part.distance],
                 read[part].select(rows),
                 part in averaged,
+                getattr(X, "num_normals", 0),
             )
             for name, part in parts.items()
         ),
@@ -340,6 +340,7 @@ def _diagnose_distance(
     spreads: list[tuple[float, float, float]],
     rows: Tensor,
     averaged: bool,
+    normals: int,
 ) -> DistanceDiagnosis:
     # If several kernels share a distance, each of them called it in turn, so there is a spread for each.
     low, median, high = spreads.pop(0) if len(spreads) > 1 else spreads[0]
@@ -350,8 +351,9 @@ def _diagnose_distance(
         none, there = part.profile(scaled).flatten().tolist()
         correlation = there / none
     with torch.no_grad():
-        p_value = axes_p_value(part.distance, rows)
-        random = p_value >= LEVEL and not averaged and sees_random_poses(part.distance, rows)
+        p_value = axes_p_value(part.distance, rows, normals)
+        seen = p_value >= LEVEL and not averaged
+        random = seen and sees_random_poses(part.distance, rows, normals)
     return DistanceDiagnosis(
         name=re.sub(r"\.(\d+)", r"[\1]", f"kernel.{path}" if path else "kernel"),
         distance=type(part.distance).__name__,

@@ -42,8 +42,9 @@ class GroupAverageKernel(RowKernel):
     For all other kernels, both sides are averaged. The average is normalised,
     :math:`k_G(P, P') / \sqrt{k_G(P, P) k_G(P', P')}`, where :math:`k_G(P, P)` is positive.
 
-    Matrices act about the origin. To compare shapes in any position, give the distance ``center=True``.
-    Without a gradient, distances between the training clouds and their images are computed once.
+    Matrices act about the origin, and on normals by a second block: ``torch.block_diag(g, g)``. To
+    compare shapes in any position, give the distance ``center=True``. Without a gradient, distances
+    between the training clouds and their images are computed once.
 
     Args:
         base_kernel: A kernel on rows that contains at least one :class:`DistributionKernel`. All of them

@@ -33,7 +33,8 @@ class Orbits(torch.nn.Module):
         self.register_buffer("group", checked_group(group))
         if self.group.shape[-1] != block.dim:
             raise ValueError(
-                f"Expected matrices for {block.dim} dimensions, got {self.group.shape[-1]}."
+                f"Expected matrices for {block.dim} dimensions, got {self.group.shape[-1]}. Normals "
+                "turn with positions: torch.stack([torch.block_diag(g, g) for g in group])."
             )
         self.block = block
         self.recent = RecentRows()

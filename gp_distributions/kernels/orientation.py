@@ -24,32 +24,35 @@ _SEEN = 0.3
 _TURNED = 64
 
 
-def axes_p_value(distance: Distance, rows: Tensor) -> float:
+def axes_p_value(distance: Distance, rows: Tensor, num_normals: int = 0) -> float:
     """Test whether the principal axes of clouds are uniform over all directions.
 
     Args:
         distance: The distance that reads the rows.
         rows: An ``N x width`` tensor.
+        num_normals: Number of columns of normals after the positions.
 
     Returns:
-        The p-value. NaN if the atoms do not lie in two or three dimensions, or if fewer than 20 clouds
-        or half of them have a distinct axis.
+        The p-value. NaN if the atoms do not lie in two or three dimensions, normals have no
+        orientation, or fewer than 20 clouds or half of them have a distinct axis.
     """
+    space = distance.dim - num_normals
     if (
         distance.inputs != "clouds"
-        or distance.dim not in (2, 3)
+        or space not in (2, 3)
+        or num_normals not in (0, space)
         or isinstance(distance, SharedSupportDistance)
     ):
         return math.nan
     points, weights = distance.block.split(rows)
-    axes, distinct = distinct_axes(points.double(), normalized(weights).double())
+    axes, distinct = distinct_axes(points[..., :space].double(), normalized(weights).double())
     count = int(distinct.sum())
     if count < max(_ENOUGH, _SHARE * len(rows)):
         return math.nan
     return uniform_axes_p_value(axes[distinct])
 
 
-def sees_random_poses(distance: Distance, rows: Tensor) -> bool:
+def sees_random_poses(distance: Distance, rows: Tensor, num_normals: int = 0) -> bool:
     """Whether random rotations of clouds keep similar clouds apart.
 
     Up to 64 of the clouds are turned. All of them are moved to one mean, since differences in location
@@ -58,20 +61,24 @@ def sees_random_poses(distance: Distance, rows: Tensor) -> bool:
     Args:
         distance: A distance between clouds in two or three dimensions.
         rows: An ``N x width`` tensor.
+        num_normals: Number of columns of normals after the positions, which turn with them.
 
     Returns:
         Whether the median distance between a cloud and a randomly turned copy exceeds 0.3 of the median
         distance between different clouds.
     """
     points, weights = distance.block.split(rows[:: -(-len(rows) // _TURNED)])
-    means = normalized(weights).unsqueeze(-2) @ points
+    space = distance.dim - num_normals
+    places, normals = points[..., :space], points[..., space:].unflatten(-1, (-1, space))
+    means = normalized(weights).unsqueeze(-2) @ places
     generator = torch.Generator().manual_seed(0)
-    shape = (len(points), distance.dim, distance.dim)
+    shape = (len(points), space, space)
     rotations = torch.linalg.qr(torch.randn(shape, generator=generator, dtype=torch.float64)).Q
     rotations[:, :, 0] *= torch.linalg.det(rotations).unsqueeze(-1)
-    centred, middle = points - means, means.mean(0)
+    centred, middle, turn = places - means, means.mean(0), rotations.to(points).mT
     moved, turned = (
-        join_rows(x + middle, weights) for x in (centred, centred @ rotations.to(points).mT)
+        join_rows(torch.cat([x + middle, n.flatten(-2)], dim=-1), weights)
+        for x, n in ((centred, normals), (centred @ turn, normals @ turn.unsqueeze(-3)))
     )
     apart = distance.squared(moved, moved.roll(1, dims=0), diag=True).median()
     return bool(distance.squared(moved, turned, diag=True).median() > _SEEN**2 * apart)

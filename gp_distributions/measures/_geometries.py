@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from importlib import import_module
 from os import PathLike, fspath
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from gp_distributions.measures.arrays import Data, point_array
+from gp_distributions.measures.arrays import Data, object_array, point_array
 
 # How deep the lines of a geometry lie in its coordinates, and whether they are closed.
 _LINES = {
@@ -112,6 +113,25 @@ def mesh_arrays(mesh: Any, name: str) -> tuple[Data, Data]:
         f"{name}: expected a pair (vertices, faces), an object with these attributes or a path, got "
         f"{type(mesh).__name__}."
     )
+
+
+def stems(meshes: Sequence[Any]) -> npt.NDArray[Any] | None:
+    """Return the names of files without folders and endings; None if not all meshes are paths.
+
+    Raises:
+        ValueError: If two of them are equal.
+    """
+    if not all(isinstance(mesh, str | PathLike) for mesh in meshes):
+        return None
+    found: dict[str, Any] = {}
+    for mesh in meshes:
+        if (name := Path(mesh).stem) in found:
+            raise ValueError(
+                "Expected files of different names, which become labels, got "
+                f"{fspath(found[name])!r} and {fspath(mesh)!r}. Pass a dictionary {{label: path}}."
+            )
+        found[name] = mesh
+    return object_array(list(found))
 
 
 def _triangles(described: Any, name: str) -> tuple[Data, Data]:

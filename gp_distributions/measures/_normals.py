@@ -67,7 +67,7 @@ def with_given(
     return tensors[: len(arrays)], tensors[len(arrays) :]
 
 
-def marked(found: Clouds, marks: list[Tensor], wording: Wording) -> tuple[Clouds, int]:
+def marked(found: Clouds, marks: Sequence[Tensor], wording: Wording) -> tuple[Clouds, int]:
     """Write the normals of all atoms behind their positions.
 
     Args:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +30,8 @@ from gp_distributions.measures.arrays import (
     to_tensor,
     to_tensors,
 )
+
+Pair: TypeAlias = tuple[Tensor, Tensor]
 
 
 def read_images(images: Data) -> Clouds:
@@ -109,19 +111,11 @@ def read_curves(
             even.append(placed)
     found = validated(pad_arrays(vertices), pad_arrays(shares), wording)
     if are_computed(normals):
-        parts = [
-            curve_normals(points, lines, wording((i,)), oriented=normals is True)
+        marks = [
+            normalised(curve_normals(points, lines, wording((i,)), oriented=normals is True), 2)
             for i, (points, lines) in enumerate(zip(vertices, read, strict=True))
         ]
-        if count is None:
-            found = _parts_of(segments, wording)
-            marks = [normalised(part, 2) for part in parts]
-        else:
-            marks = [normalised(part[on], 2) for part, (_, on) in zip(parts, even, strict=True)]
-    if count is not None:
-        spread = torch.stack([points for points, _ in even])
-        found = spread, equal_weights(spread), found[2]
-    return marked(found, marks, wording)
+    return _atoms(found, segments, even, marks, normals, wording)
 
 
 def _equally_spaced(
@@ -200,28 +194,34 @@ def read_meshes(
         )  # in (0, 1]: selects no triangle of area 0
         drawn = [_sampled(*each, u) for each, u in zip(triangles, uniform, strict=True)]
     if are_computed(normals):
-        parts = [
-            mesh_normals(points, index, wording((i,)), oriented=normals is True)
+        marks = [
+            normalised(mesh_normals(points, index, wording((i,)), oriented=normals is True), 3)
             for i, (points, index) in enumerate(zip(vertices, corners, strict=True))
         ]
-        if atoms is None:
-            found = _parts_of([(each.mean(1), areas) for each, areas in triangles], wording)
-            marks = [normalised(part, 3) for part in parts]
-        else:
-            marks = [normalised(part[on], 3) for part, (_, on) in zip(parts, drawn, strict=True)]
-    if atoms is not None:
-        spread = torch.stack([points for points, _ in drawn])
-        found = spread, equal_weights(spread), found[2]
-    return marked(found, marks, wording)
+    middles = [(each.mean(1), areas) for each, areas in triangles]
+    return _atoms(found, middles, drawn, marks, normals, wording)
 
 
-def _parts_of(parts: Sequence[tuple[Tensor, Tensor]], wording: Wording) -> Clouds:
-    """Return the middles of segments or triangles as atoms, weighted by lengths or areas.
+def _atoms(
+    found: Clouds,
+    parts: Sequence[Pair],
+    placed: Sequence[Pair],
+    marks: Sequence[Tensor],
+    normals: Normals,
+    wording: Wording,
+) -> tuple[Clouds, int]:
+    """Return vertices, or placed points, or the middles of parts if their normals are computed.
 
-    Unlike a vertex, each of them has one normal, also beside sharp edges.
+    Unlike a vertex, a segment or triangle has one normal, also beside sharp edges.
     """
-    middles, weights = zip(*parts, strict=True)
-    return validated(pad_arrays(list(middles)), pad_arrays(list(weights)), wording)
+    if placed:
+        points = torch.stack([points for points, _ in placed])
+        found = points, equal_weights(points), found[2]
+        marks = [mark[on] for mark, (_, on) in zip(marks, placed, strict=False)]
+    elif are_computed(normals):
+        middles, sizes = zip(*parts, strict=True)
+        found = validated(pad_arrays(middles), pad_arrays(sizes), wording)
+    return marked(found, marks, wording)
 
 
 def triangle_areas(corners: Tensor) -> Tensor:

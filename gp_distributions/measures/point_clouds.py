@@ -21,6 +21,7 @@ from gp_distributions.measures._atom_kinds import (
 from gp_distributions.measures._bags import listed, read_arrays, read_bags, read_ragged
 from gp_distributions.measures._container import WeightedContainer
 from gp_distributions.measures._frames import read_cells, read_frame
+from gp_distributions.measures._geometries import stems
 from gp_distributions.measures._normals import Normals, check_normals, estimated
 from gp_distributions.measures._pairs import PairFeatures, read_pairs
 from gp_distributions.measures._shapes import read_curves, read_images, read_meshes
@@ -485,7 +486,8 @@ class PointClouds(WeightedContainer):
                 vertices of each triangle, counted from 0. In place of the pair: an object with these
                 attributes, such as a ``trimesh.Trimesh``; the path of a file that trimesh reads, such
                 as STL, PLY or OBJ; or a polygon of shapely, which is divided into triangles, without
-                its holes. The keys of a dictionary become the ``labels``.
+                its holes. The ``labels`` are the keys of a dictionary, or the names of files without
+                their endings if all meshes are paths.
             atoms: Number of points of equal weight, drawn uniformly from the surface, which replace
                 the vertices. Default: the vertices.
             seed: Random seed or generator for these draws.
@@ -501,10 +503,10 @@ class PointClouds(WeightedContainer):
             ImportError: If trimesh or shapely is needed and not installed.
             TypeError: As for ``from_list``.
             ValueError: As for ``from_list``, or if faces are not triangles, refer to a vertex that
-                does not exist, or have no area, or a file cannot be read; or, with normals, if a mesh
-                is not in space, two triangles traverse an edge in one direction, or a closed mesh has no
-                volume; or if your normals have other shapes, are not of length 1 or are given along with
-                ``atoms``.
+                does not exist, or have no area, or a file cannot be read, or two files have one name;
+                or, with normals, if a mesh is not in space, two triangles traverse an edge in one
+                direction, or a closed mesh has no volume; or if your normals have other shapes, are
+                not of length 1 or are given along with ``atoms``.
 
         Example:
             >>> from gp_distributions import PointClouds
@@ -523,6 +525,7 @@ class PointClouds(WeightedContainer):
         Charon and Trouvé 2013 (without orientation).
         """
         items, labels = listed(meshes, "mesh")
+        labels = stems(items) if labels is None else labels
         read, count = read_meshes(items, atoms=atoms, seed=seed, normals=normals, labels=labels)
         return cls._read(*read, labels=labels, **_known(True, count))
 

@@ -23,6 +23,7 @@ from gp_distributions import (
     SharedKernelGP,
     SlicedWasserstein,
     fit,
+    integrate_hyperparameters,
     load,
     save,
 )
@@ -111,6 +112,8 @@ def test_botorch_takes_it(chosen: DistributionGP) -> None:
         more.posterior(new).mean, sum(model.posterior(new).mean for model in again) / 3
     )
     assert len(chosen.train_targets) == 60
+    with pytest.raises(ValueError, match=r"mixture of 3 .*integrate_.*\(model\.members\[0\]\)"):
+        integrate_hyperparameters(chosen)
     with pytest.raises(UnsupportedError, match=r"each of model\.members"):
         draw_matheron_paths(chosen, torch.Size([2]))
     assert draw_matheron_paths(chosen.members[1], torch.Size([2]))(new.pack()).shape == (2, 4)

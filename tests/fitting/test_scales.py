@@ -55,6 +55,20 @@ def test_the_coordinate_that_matters_is_found() -> None:
     assert "scales learned: for held-out targets" in repr(model)
 
 
+def test_scales_that_a_fit_holds_fixed_are_learned_alike() -> None:
+    X, y = bags(40)
+    found = []
+    for fixed in (False, True):
+        model = DistributionGP(X, y, kernel())
+        (distance,) = (m for m in model.modules() if isinstance(m, ScaledDistance))
+        distance.raw_scales.requires_grad_(False)
+        fit(model, restarts=0)
+        distance.raw_scales.requires_grad_(not fixed)
+        assert scales.learn_scales(model.train(), [distance])
+        found.append(scales_of(model))
+    assert torch.equal(*found)
+
+
 def test_scales_stay_where_they_are_if_nothing_is_gained() -> None:
     X, _ = bags()
     y = torch.randn(30, generator=torch.Generator().manual_seed(3), dtype=torch.float64)

@@ -117,18 +117,19 @@ def test_a_folder_of_meshes_to_the_next_experiments(tmp_path: Path) -> None:
     for i in range(10):
         mesh = trimesh.creation.box(extents=[1.0 + i, 2.0, 3.0])
         mesh.export(tmp_path / f"part_{i}.stl")
-    parts = {path.stem: path for path in sorted(tmp_path.glob("*.stl"))}
-    clouds = PointClouds.from_meshes(parts, atoms=30)
+    clouds = PointClouds.from_meshes(sorted(tmp_path.glob("*.stl")), atoms=30)
     names = clouds.labels.tolist()
     optimizer = ShapeOptimizer(PoolSearch(clouds), initial=3, restarts=0, path=tmp_path / "search")
     for name, value in {"part_1": 1.0, "part_4": 4.0, "part_8": 3.0}.items():
         optimizer.tell(names.index(name), value)
     asked = [names[index] for index in optimizer.ask(q=2)]
     assert len({*asked, "part_1", "part_4", "part_8"}) == 5
-    with pytest.raises(ValueError, match="with this label has the index 9"):
+    with pytest.raises(ValueError, match=r"index from 0 to 9, got 'part_9'"):
         optimizer.tell("part_9", 2.0)
     with pytest.raises(TypeError, match=r"Path\(folder\)\.glob"):
         PointClouds.from_meshes(tmp_path)
+    with pytest.raises(ValueError, match=r"different names.*part_1\.stl' and 'b/part_1\.ply'"):
+        PointClouds.from_meshes([tmp_path / "part_1.stl", "b/part_1.ply"])
 
 
 def test_polygons_to_predictions() -> None:

@@ -54,7 +54,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path):
     text = tmp_path / "text.stl"
     text.write_text("no mesh")
     for bad in (tmp_path / "missing.stl", text, tmp_path / "unknown.xyzw"):
-        with pytest.raises(ValueError, match=rf"Mesh 1: .*{bad.name}.* as a mesh"):
+        with pytest.raises(ValueError, match=rf"Mesh 1 .*{bad.name}.* as a mesh"):
             PointClouds.from_meshes([good, bad])
 
 

@@ -267,6 +267,25 @@ class TestOrientation:
         airfoils = turned(PointClouds.from_curves(outlines, atoms=40))
         assert diagnose(kernel_of(num_slices=20), airfoils).distances[0].random_poses
 
+    def test_normals_turn_with_positions(self) -> None:
+        outlines = load_airfoils().outlines[::20]
+        angles = 2 * math.pi * torch.rand(len(outlines), generator=torch.Generator().manual_seed(0))
+        turns = [torch.tensor([[c.cos(), c.sin()], [-c.sin(), c.cos()]]).double() for c in angles]
+        posed = [torch.from_numpy(o) @ turn for o, turn in zip(outlines, turns, strict=True)]
+        for curves, random in ((outlines, False), (posed, True)):
+            clouds = PointClouds.from_curves(curves, atoms=40, normals=True)
+            (found,) = diagnose(
+                DistributionKernel(SlicedWasserstein(clouds.dim, num_slices=20)), clouds
+            ).distances
+            assert (found.axes_p_value > 0.01, found.random_poses) == (random, random)
+        rigid = DistributionKernel(RigidSlicedWasserstein(4, normals=2))
+        assert not diagnose(rigid, clouds).distances[0].random_poses
+        clouds = PointClouds.from_curves(posed, atoms=40, normals="unoriented")
+        (found,) = diagnose(
+            DistributionKernel(SlicedWasserstein(clouds.dim, num_slices=20)), clouds
+        ).distances
+        assert math.isnan(found.axes_p_value)
+
     def test_averages_over_rotations_are_not_asked(self) -> None:
         clouds = turned(rods(40))
         kernel = ScaleKernel(GroupAverageKernel(kernel_of(), planar_rotations(24)))

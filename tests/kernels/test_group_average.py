@@ -216,6 +216,18 @@ def test_fit_predict_diagnose_and_save(tmp_path: Path) -> None:
     assert torch.equal(loaded.covar_module.base_kernel.group, planar_rotations(3))
 
 
+def test_normals_turn_with_positions() -> None:
+    group = torch.stack([torch.block_diag(g, g) for g in planar_rotations(8)])
+    outline = torch.randn(20, 2, generator=torch.Generator().manual_seed(0)).double()
+    curves = [outline, outline @ planar_rotations(8)[3], 2 * outline]
+    clouds = PointClouds.from_curves(curves, normals=True)
+    kernel = GroupAverageKernel(DistributionKernel(SlicedWasserstein(4, num_slices=20)), group)
+    with torch.no_grad():
+        found = kernel(clouds.pack()).to_dense()
+    torch.testing.assert_close(found[0, 1].item(), 1.0)
+    assert found[0, 2] < 0.95
+
+
 def test_normalises_only_where_it_can() -> None:
     kernel = GroupAverageKernel(sliced(profile="linear"), planar_rotations(4))
     points = torch.zeros(2, 3, 2, dtype=torch.float64)
@@ -234,7 +246,7 @@ def test_rejects_bad_arguments() -> None:
         GroupAverageKernel(RBFKernel(), GROUP)
     with pytest.raises(TypeError, match="matrices as a tensor, got list"):
         GroupAverageKernel(base, GROUP.tolist())
-    with pytest.raises(ValueError, match="for 2 dimensions, got 3"):
+    with pytest.raises(ValueError, match=r"for 2 dimensions, got 3.*block_diag"):
         GroupAverageKernel(base, torch.eye(3)[None])
     with pytest.raises(ValueError, match="Give active_dims to the average"):
         GroupAverageKernel(sliced(active_dims=[0, 1, 2]), GROUP)

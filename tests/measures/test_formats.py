@@ -293,7 +293,7 @@ def test_objects_with_vertices_and_faces_are_meshes():
 @pytest.mark.parametrize(
     ("mesh", "package", "message"),
     [
-        ("part.stl", "trimesh", r"Mesh 0: reading it needs trimesh"),
+        ("part.stl", "trimesh", r"Mesh 0 \(label part\): reading it needs trimesh"),
         (shape("Polygon", [OUTER]), "shapely", r"Mesh 0: reading it needs shapely"),
     ],
 )
