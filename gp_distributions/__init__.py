@@ -62,6 +62,7 @@ _NAMES = {
         "SharedKernelGP",
         "SparseClassificationGP",
         "SparseDistributionGP",
+        "VariationalDistributionGP",
     ),
     "plotting.reports": ("report",),
     "saving": ("load", "save"),

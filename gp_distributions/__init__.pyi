@@ -63,6 +63,7 @@ from gp_distributions.models import (
     SharedKernelGP,
     SparseClassificationGP,
     SparseDistributionGP,
+    VariationalDistributionGP,
 )
 from gp_distributions.plotting.reports import report
 from gp_distributions.saving import load, save
@@ -113,6 +114,7 @@ __all__ = [
     "SparseDistributionGP",
     "StandardizedDistance",
     "TotalVariation",
+    "VariationalDistributionGP",
     "compare",
     "diagnose",
     "fit",
