@@ -132,8 +132,8 @@ class VariationalDistributionGP(TargetPredictions, ApproximateGP):
         self.raw_effect_variance: Parameter | None
         self.register_parameter("raw_effect_variance", None)
         if overdispersion and getattr(self.likelihood, "argument", None) is not None:
-            prior = LogNormalPrior(loc=-4.0, scale=1.0)
-            self.raw_effect_variance = Parameter(prior.mode.log())
+            prior = LogNormalPrior(loc=-6.0, scale=2.0)
+            self.raw_effect_variance = Parameter(torch.tensor(-4.0))
             self.register_constraint("raw_effect_variance", Positive(torch.exp, torch.log))
             self.register_prior("effect_prior", prior, "effect_variance")
         self.unit_findings = unit_findings(kernel, data.X, rows)
