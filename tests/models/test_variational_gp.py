@@ -19,7 +19,7 @@ from gpytorch.likelihoods import (
 )
 from gpytorch.mlls import VariationalELBO
 from gpytorch.models import ApproximateGP
-from gpytorch.variational import VariationalStrategy
+from gpytorch.variational import CholeskyVariationalDistribution, VariationalStrategy
 from torch import Tensor
 
 from gp_distributions import (
@@ -298,3 +298,26 @@ def test_expected_log_probabilities_are_those_of_a_quadrature() -> None:
     y, likelihood = torch.tensor([4.0, 0.0]).double(), PoissonRateLikelihood()
     expected = (weights * likelihood(mean + std * nodes, **given).log_prob(y)).sum(0)
     torch.testing.assert_close(likelihood.expected_log_prob(y, latent, **given), expected)
+
+
+def test_learned_inducing_rows_are_refused_by_name() -> None:
+    """GPyTorch's default moves inducing rows, whose weights are then no weights."""
+    X, y, _ = problem("poisson")
+
+    class Bare(ApproximateGP):
+        def __init__(self, inducing: Tensor) -> None:
+            super().__init__(
+                VariationalStrategy(self, inducing, CholeskyVariationalDistribution(len(inducing)))
+            )
+            self.covar_module = SlicedWassersteinKernel(2)
+
+        def forward(self, x: Tensor) -> MultivariateNormal:
+            return MultivariateNormal(x.new_zeros(len(x)), self.covar_module(x))
+
+    rows = X[TRAIN].pack()
+    model = Bare(rows[:5]).double()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.2)
+    model(rows).mean.sum().backward()
+    optimizer.step()
+    with pytest.raises(ValueError, match="learn_inducing_locations=False"):
+        model(rows)
