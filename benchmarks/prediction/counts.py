@@ -2,7 +2,7 @@ r"""How much better are counts, shares and targets with outliers predicted with 
 
 Bags of 30 normal atoms have a mean uniform on [-1.5, 1.5]^2 and a spread of 0.5 to 2. The latent value
 is :math:`F = \sin(2 m_1) + m_2 s / 2` of the mean :math:`m` and the spread :math:`s` of the atoms of a
-bag. There are 150 bags to train and 200 to test, of the seeds from 2000.
+bag. There are 100 bags to train and 200 to test, of the seeds from 2000.
 
 - ``counts``: Poisson with rate ``exposure exp(F - 0.5)``, exposures from 0.5 to 2, on average 1.3 cases;
 - ``varied counts``: as above with a further normal effect of each bag, of standard deviation 0.5;
@@ -36,7 +36,7 @@ from gp_distributions.kernels.default import default_kernel
 from gp_distributions.numerics.predictive import cdf
 
 SEEDS = 20
-FIRST, TRAIN, TEST = 2000, 150, 200
+FIRST, TRAIN, TEST = 2000, 100, 200
 TASKS = ("counts", "varied counts", "shares of 10", "shares of 100", "shares of 1000", "outliers")
 COUNTED = TASKS[:-1]
 TARGETS = (
