@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -199,7 +199,13 @@ class PointClouds(WeightedContainer):
 
     @classmethod
     def from_frame(
-        cls, frame: Any, *, bag: str, columns: str | Sequence[str], weight: str | None = None
+        cls,
+        frame: Any,
+        *,
+        bag: str,
+        columns: str | Sequence[str],
+        weight: str | None = None,
+        missing: Literal["drop"] | None = None,
     ) -> PointClouds:
         """Read a long table with one row for each atom.
 
@@ -210,6 +216,7 @@ class PointClouds(WeightedContainer):
                 type. They become the ``labels``.
             columns: Name or names of the columns of coordinates.
             weight: Name of the column of weights >= 0. Default: equal weights.
+            missing: ``"drop"`` leaves out atoms that lack a coordinate or a weight. Default: an error.
 
         Returns:
             The clouds, in order of first appearance; rows keep their order within each cloud.
@@ -218,6 +225,9 @@ class PointClouds(WeightedContainer):
             TypeError: If ``frame`` is not a data frame.
             ValueError: As for the class, or if the frame is empty, a column is missing or not
                 numeric, or the bag of a row is missing.
+
+        Warns:
+            MissingWarning: If atoms are left out; it names bags of which no atom is left.
 
         Example:
             >>> import pandas as pd
@@ -229,7 +239,10 @@ class PointClouds(WeightedContainer):
             >>> clouds.labels.tolist()
             ['a', 'b']
         """
-        points, weights, labels = read_frame(frame, bag, columns, weight)
+        if missing not in (None, "drop"):
+            raise ValueError(f'Expected missing to be None or "drop", got {missing!r}.')
+        drop = missing is not None
+        points, weights, labels = read_frame(frame, bag, columns, weight, drop=drop)
         return cls._read(points, weights, labels=labels)
 
     @classmethod
