@@ -74,7 +74,7 @@ def as_variances(
         variances = variances.expand(targets.shape)
     if variances.shape != targets.shape:
         raise ValueError(
-            f"Expected a {noun} for each target, {tuple(targets.shape)}, got {name} of shape "
+            f"Expected one {noun} for each target, {tuple(targets.shape)}, got {name} of shape "
             f"{tuple(variances.shape)}."
         )
     bad = _first(~((variances > 0) & variances.isfinite()))

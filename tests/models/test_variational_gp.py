@@ -248,7 +248,7 @@ WRONG = {
         {},
         {"exposure": [1.0, 2.0, 0.0, *57 * [1.0]]},
     ),
-    "Expected a exposure for each target": ({}, {"exposure": [1.0, 2.0]}),
+    "Expected one exposure for each target": ({}, {"exposure": [1.0, 2.0]}),
     "Expected trials=None, which PoissonRateLikelihood does not take": ({}, {"trials": 5}),
     "Expected exposure=None, which ScaledStudentTLikelihood": (
         {},
