@@ -151,6 +151,18 @@ def test_posterior_is_that_of_the_strategy_of_gpytorch(num_inducing: int) -> Non
         torch.testing.assert_close(
             found.covariance_matrix, expected.covariance_matrix, rtol=0, atol=1e-4
         )
+        mean, variance = (each.squeeze(-1) for each in model.latent_marginals(rows))
+        torch.testing.assert_close(mean, found.mean)
+        torch.testing.assert_close(variance, found.variance, rtol=0, atol=1e-8)
+
+
+def test_a_state_that_is_loaded_changes_predictions() -> None:
+    X, y, known = problem("poisson")
+    model, some = fitted("poisson"), of(TEST, known)
+    other = VariationalDistributionGP(X[TRAIN], y[TRAIN], **of(TRAIN, known))
+    other.predict(X[TEST], **some)
+    other.load_state_dict(model.state_dict())
+    torch.testing.assert_close(other.predict(X[TEST], **some), model.predict(X[TEST], **some))
 
 
 def test_effects_of_bags_widen_intervals_where_counts_vary_more() -> None:
