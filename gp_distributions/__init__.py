@@ -70,6 +70,7 @@ _NAMES = {
         "SparseAggregateGP",
         "SparseClassificationGP",
         "SparseDistributionGP",
+        "VariationalDistributionGP",
     ),
     "plotting.reports": ("report",),
     "saving": ("load", "save"),

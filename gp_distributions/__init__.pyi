@@ -65,6 +65,7 @@ from gp_distributions.models import (
     SparseAggregateGP,
     SparseClassificationGP,
     SparseDistributionGP,
+    VariationalDistributionGP,
 )
 from gp_distributions.plotting.reports import report
 from gp_distributions.saving import load, save
@@ -116,6 +117,7 @@ __all__ = [
     "SparseDistributionGP",
     "StandardizedDistance",
     "TotalVariation",
+    "VariationalDistributionGP",
     "compare",
     "diagnose",
     "fit",

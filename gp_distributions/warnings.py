@@ -78,6 +78,10 @@ class TiesWarning(DistributionWarning):
     """Equal atoms of a bag were merged as duplicates, but may be separate measurements."""
 
 
+class MissingWarning(DistributionWarning):
+    """Atoms that lack a value were left out."""
+
+
 class NotHilbertianWarning(DistributionWarning):
     """A distance is not Hilbertian, so its kernels may not be positive semi-definite."""
 

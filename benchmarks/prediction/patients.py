@@ -99,7 +99,8 @@ def fits(
             kernel = gd.mixed_kernel(X[known], kernels, structure=structure)
         found[structure or "default"] = fitted(X, kernel)
     if alone:
-        found["alone"] = fitted(gd.MixedInputs(**{alone: X.blocks[alone]}))
+        blocks: dict[str, Any] = {alone: X.blocks[alone]}
+        found["alone"] = fitted(gd.MixedInputs(**blocks))
     return found
 
 

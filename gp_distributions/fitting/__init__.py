@@ -1,6 +1,7 @@
 """Functions that fit models: hyperparameters, reference measures, sampling noise, concentrations."""
 
-import gp_distributions.fitting.sparse  # noqa: F401, registers with fit
+import gp_distributions.fitting.sparse
+import gp_distributions.fitting.variational  # noqa: F401, registers with fit
 from gp_distributions.fitting.classification import fit_classification
 from gp_distributions.fitting.integration import integrate_hyperparameters
 from gp_distributions.fitting.marginal_likelihood import fit

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import torch
 from botorch.optim.utils.model_utils import get_parameters_and_bounds
-from gpytorch.mlls import ExactMarginalLogLikelihood
-from gpytorch.models import ExactGP
+from gpytorch.mlls import ExactMarginalLogLikelihood, MarginalLogLikelihood, VariationalELBO
+from gpytorch.models import ApproximateGP, ExactGP
 from linear_operator.utils.errors import NanError, NotPSDError
 from torch import Tensor
 
@@ -55,7 +55,7 @@ class Ascent:
             starts: Values of all parameters.
             pairs: Estimate of the curvature there.
         """
-        mll = ExactMarginalLogLikelihood(model.likelihood, model)
+        mll = objective(model)
         parameters, bounds = get_parameters_and_bounds(mll, requires_grad=True)
         found: list[Maximum] = []
         for start in starts:
@@ -82,15 +82,23 @@ class Ascent:
             raise failure
         return found
 
-    def loss(self, mll: ExactMarginalLogLikelihood) -> Tensor:
-        """Return the negative sum of the marginal likelihoods of all outputs."""
+    def loss(self, mll: MarginalLogLikelihood) -> Tensor:
+        """Return the negative sum of the marginal likelihoods of all outputs, or of their bound."""
         self.tick()
         model = mll.model
-        return -mll(model(*model.train_inputs), model.train_targets).sum()
+        known = getattr(model, "train_known", {})
+        return -mll(model(*model.train_inputs), model.train_targets, **known).sum()
 
     def _see(self, loss: float) -> None:
         if loss < self.lowest:
             self.lowest, self.best = loss, values_of(self.model)
+
+
+def objective(model: ExactGP | ApproximateGP) -> MarginalLogLikelihood:
+    """Return the marginal likelihood per cloud, or its lower bound in variational models."""
+    if isinstance(model, ApproximateGP):
+        return VariationalELBO(model.likelihood, model, num_data=len(model.train_targets))
+    return ExactMarginalLogLikelihood(model.likelihood, model)
 
 
 def values_of(model: ExactGP) -> list[Tensor]:

@@ -8,12 +8,18 @@ from functools import singledispatch
 from typing import Any, Literal
 
 import torch
-from gpytorch.mlls import ExactMarginalLogLikelihood
 from gpytorch.models import ExactGP
 from torch import Tensor
 from tqdm import tqdm
 
-from gp_distributions.fitting.ascent import PATIENCE, Ascent, Maximum, set_values, values_of
+from gp_distributions.fitting.ascent import (
+    PATIENCE,
+    Ascent,
+    Maximum,
+    objective,
+    set_values,
+    values_of,
+)
 from gp_distributions.fitting.choosing import choose_metric, choose_normals_factor
 from gp_distributions.fitting.sampling_noise import learn_sampling_noise
 from gp_distributions.fitting.scales import fixed_scales, learn_scales, learned_scales
@@ -181,7 +187,7 @@ def maximise_likelihood(
                 best = _best(ascent, "current", 0, seed)
         if jitter:  # warn of jitter only at the final hyperparameters, not in line searches
             with torch.no_grad():
-                ascent.loss(ExactMarginalLogLikelihood(model.likelihood, model))
+                ascent.loss(objective(model))
         if isinstance(model.likelihood, SamplingNoiseLikelihood):
             learn_sampling_noise(model, seed=seed)
     except BaseException:  # an interrupt, or an exception with which a signal ends the fit

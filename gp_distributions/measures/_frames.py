@@ -14,15 +14,22 @@ from torch import Tensor
 
 from gp_distributions.measures._bags import pad
 from gp_distributions.measures._validation import Clouds, Wording, validated
-from gp_distributions.measures.arrays import as_floats, is_missing, real_array
+from gp_distributions.measures.arrays import as_floats, is_missing, object_array, real_array
 from gp_distributions.measures.tables import cells, column, table
+from gp_distributions.warnings import MissingWarning, warn
 
 # Largest number of entries of a matrix of cells that are read at once.
 _PIECE = 10_000_000
 
 
 def read_frame(
-    frame: Any, bag: str, columns: str | Sequence[str], weight: str | None, kind: str | None = None
+    frame: Any,
+    bag: str,
+    columns: str | Sequence[str],
+    weight: str | None,
+    kind: str | None = None,
+    *,
+    drop: bool = False,
 ) -> tuple[Clouds, npt.NDArray[Any], list[Any] | None]:
     """Group the rows of a frame by bag, keeping their order within each bag.
 
@@ -40,14 +47,19 @@ def read_frame(
     given = names if weight is None else [*names, weight]
     read = table(frame, [bag, *given, *([] if kind is None else [kind])])
     ids = np.asarray(column(read, bag))
-    values = [torch.from_numpy(_numbers(column(read, name), name, ids)) for name in given]
+    entries = {name: column(read, name) for name in given}
+    if kind is not None:
+        entries[kind] = object_array(cells(column(read, kind)) or [])
+    if drop:
+        ids, entries = _without_gaps(ids, entries)
+    values = [torch.from_numpy(_numbers(entries[name], name, ids)) for name in given]
     points = torch.stack(values[: len(names)], -1)
     weights = torch.ones_like(values[0]) if weight is None else values[-1]
     found = split_rows_by_bag(points, weights, ids, bag)
     if kind is None:
         return *found, None
     of_bags: dict[Any, list[Any]] = {label: [] for label in found[1].tolist()}
-    for label, each in zip(ids.tolist(), cells(column(read, kind)) or (), strict=True):
+    for label, each in zip(ids.tolist(), entries[kind], strict=True):
         of_bags[label].append(each)
     return *found, list(of_bags.values())
 
@@ -87,6 +99,27 @@ def split_rows_by_bag(
     sizes = torch.from_numpy(counts)
     padded = pad(points[order], sizes), pad(weights[order], sizes)
     return validated(*padded, Wording(noun, labels=labels)), labels
+
+
+def _without_gaps(
+    ids: npt.NDArray[Any], entries: dict[str, Any]
+) -> tuple[npt.NDArray[Any], dict[str, Any]]:
+    """Return the bags and columns of the atoms that lack no value; warn of the others."""
+    arrays = {name: np.asarray(values, dtype=object) for name, values in entries.items()}
+    gaps = np.array([[is_missing(v) for v in values] for values in arrays.values()]).any(0)
+    if gaps.any():
+        left, everything = set(ids[~gaps].tolist()), dict.fromkeys(ids.tolist())
+        empty = [each for each in everything if each not in left]
+        named = (
+            f" No atom is left of the bags {reprlib.repr(empty)}, which are left out."
+            if empty
+            else ""
+        )
+        warn(
+            f"{gaps.sum()} of {len(ids)} atoms lack a value and are left out.{named}",
+            MissingWarning,
+        )
+    return ids[~gaps], {name: values[~gaps] for name, values in arrays.items()}
 
 
 def _numbers(values: Any, name: str, ids: npt.NDArray[Any]) -> npt.NDArray[np.float64]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ from gp_distributions.rows.clouds import same_tensor
 Level: TypeAlias = str | bool | int | float
 # Types of pandas and Polars that declare the categories of a column.
 _DECLARING = ("CategoricalDtype", "Enum")
+# The level of missing categories.
+_MISSING = "missing"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -50,7 +53,7 @@ class Covariates:
     labels: npt.NDArray[Any] | None = None
 
     @classmethod
-    def read(cls, data: Any, block: str) -> Covariates:
+    def read(cls, data: Any, block: str, *, gaps: bool = False) -> Covariates:
         """Read an array, a list, a series, a dictionary of columns or a data frame.
 
         Args:
@@ -58,6 +61,7 @@ class Covariates:
                 dictionary of columns; or an array, tensor or list of ``N`` entries or ``N`` rows of
                 numbers.
             block: Name of the block, which becomes the name of a single column without one.
+            gaps: Whether values may be missing: numbers become NaN, and categories the level "missing".
 
         Raises:
             TypeError: If the data are none of these.
@@ -65,13 +69,14 @@ class Covariates:
                 nor of categories.
         """
         if isinstance(data, Mapping):
-            return cls.of(data, block)
+            return cls.of(data, block, gaps=gaps)
         if is_table(data):
             frame = table(data)
             columns = {name: column(frame, name) for name in frame.columns}
-            return cls.of(columns, block, index_names(frame.to_native()))
+            return cls.of(columns, block, index_names(frame.to_native()), gaps=gaps)
         if cells(data) is not None:
-            return cls.of({getattr(data, "name", None) or block: data}, block, index_names(data))
+            column_name = getattr(data, "name", None) or block
+            return cls.of({column_name: data}, block, index_names(data), gaps=gaps)
         try:
             values: Any = data if hasattr(data, "ndim") else np.asarray(data)
         except ValueError:  # unequal lengths
@@ -83,17 +88,25 @@ class Covariates:
                 "of bags with PointClouds.from_list(bags)."
             )
         if values.ndim == 1:
-            return cls.of({block: values}, block)
-        return cls.of({i: values[:, i] for i in range(values.shape[1])}, block)
+            return cls.of({block: values}, block, gaps=gaps)
+        return cls.of({i: values[:, i] for i in range(values.shape[1])}, block, gaps=gaps)
 
     @classmethod
-    def of(cls, columns: Mapping[Any, Any], block: str, names: Names | None = None) -> Covariates:
+    def of(
+        cls,
+        columns: Mapping[Any, Any],
+        block: str,
+        names: Names | None = None,
+        *,
+        gaps: bool = False,
+    ) -> Covariates:
         """Read columns by name.
 
         Args:
             columns: The columns: arrays, tensors, series or lists.
             block: Name of the block, for error messages.
             names: Names of the entries, or None.
+            gaps: As for :meth:`read`.
 
         Raises:
             ValueError: As for :meth:`read`, or if lengths differ or there are no columns.
@@ -103,10 +116,15 @@ class Covariates:
         for given, values in columns.items():
             name = str(given)
             where = f"Column {given!r} of block {block!r}" if given != block else f"Block {block!r}"
-            read[name] = _column(values, where, names)
             dtype: Any = getattr(values, "dtype", None)
-            if type(dtype).__name__ in _DECLARING:
+            declared = type(dtype).__name__ in _DECLARING
+            read[name] = _column(
+                _filled(values, declared) if gaps else values, where, names, declared, gaps
+            )
+            if declared:
                 levels[name] = tuple(_column(list(dtype.categories), where, None, True).tolist())
+                if gaps and _MISSING in read[name].tolist():
+                    levels[name] = tuple(dict.fromkeys([*levels[name], _MISSING]))
         lengths = {name: len(values) for name, values in read.items()}
         if len(set(lengths.values())) != 1 or len(read) < len(columns):
             raise ValueError(
@@ -190,12 +208,25 @@ def _equal(a: Tensor | npt.NDArray[Any], b: Tensor | npt.NDArray[Any]) -> bool:
     return type(a) is type(b) and np.array_equal(a, b)
 
 
+def _filled(values: Any, declared: bool) -> Any:
+    """Return a column with NaN in place of missing numbers, and a level in place of categories."""
+    if isinstance(values, Tensor):
+        return values
+    entries = np.asarray(values, dtype=object).tolist()
+    gaps = [is_missing(entry) for entry in entries]
+    if not any(gaps):
+        return values
+    known = [entry for entry, gap in zip(entries, gaps, strict=True) if not gap]
+    numbers = known and not declared and as_floats(object_array(known)).dtype != object
+    filler = math.nan if numbers else _MISSING
+    return object_array([filler if gap else e for e, gap in zip(entries, gaps, strict=True)])
+
+
 def _column(
-    values: Any, where: str, names: Names | None, categories: bool = False
+    values: Any, where: str, names: Names | None, categories: bool = False, gaps: bool = False
 ) -> Tensor | npt.NDArray[Any]:
     """Return the numbers or the categories of a column; errors name the column and the row."""
     refuse_mask(values, where)
-    categories |= type(getattr(values, "dtype", None)).__name__ in _DECLARING
     bad: list[bool]
     if isinstance(values, Tensor) and values.dtype != torch.bool:
         read: Any = torch.as_tensor(real_array(values, where))
@@ -205,7 +236,7 @@ def _column(
             read = torch.from_numpy(read.astype(np.float64))
     if isinstance(read, Tensor):
         read = read if read.dtype == torch.float32 else read.double()
-        expected, bad = "finite numbers", (~read.isfinite()).tolist()
+        expected, bad = "finite numbers", (~read.isfinite() & ~(gaps & read.isnan())).tolist()
     else:
         entries = [v.item() if isinstance(v, np.generic) else v for v in read.tolist()]
         known = (str, bool, int, float) if read.dtype.kind != "M" else ()
@@ -219,8 +250,8 @@ def _column(
         place = row if names is None else names.values.tolist()[row]
         raise ValueError(
             f"{where}: expected {expected}, got {reprlib.repr(read.tolist()[row])} in row "
-            f"{place!r}. Fill in a missing value or drop the row; convert other values to text or "
-            "numbers, and read bags with PointClouds.from_list, or the whole frame with "
-            "MixedInputs.from_frame."
+            f"{place!r}. Fill in a missing value, drop the row, or pass MixedInputs(..., "
+            'missing="indicator"); convert other values to text or numbers, and read bags with '
+            "PointClouds.from_list, or the whole frame with MixedInputs.from_frame."
         )
     return read

@@ -41,6 +41,13 @@ class Levels:
 
 
 @dataclass(frozen=True)
+class Gaps:
+    """Encoding of which numbers of the column ``of`` are missing, as 0 or 1."""
+
+    of: str
+
+
+@dataclass(frozen=True)
 class CovariateEncoding:
     """Encoding of a block of covariates, as one column of the row for each.
 
@@ -48,7 +55,7 @@ class CovariateEncoding:
         columns: The encoding of each column, by its name.
     """
 
-    columns: Mapping[str, Scaling | Levels]
+    columns: Mapping[str, Scaling | Levels | Gaps]
 
     @classmethod
     def learn(cls, part: Covariates, block: str) -> Self:
@@ -58,13 +65,16 @@ class CovariateEncoding:
             ValueError: If text with more than ten different values, which no type declares as
                 categories, is mostly numbers: one word among numbers makes all of them text.
         """
-        columns: dict[str, Scaling | Levels] = {}
+        columns: dict[str, Scaling | Levels | Gaps] = {}
         for name, values in part.columns.items():
             if isinstance(values, Tensor):
-                numbers = values.detach().double()
+                gaps = values.isnan()
+                numbers = values.detach().double()[~gaps]
                 varies = bool((numbers != numbers[0]).any())
                 scale = numbers.std(correction=0).item() if varies else 1.0
                 columns[name] = Scaling(numbers.mean().item(), scale)
+                if bool(gaps.any()):
+                    columns[f"{name} missing"] = Gaps(name)
                 continue
             columns[name] = Levels(part.levels_of(name))
             texts = [value for value in values.tolist() if isinstance(value, str)]
@@ -88,7 +98,7 @@ class CovariateEncoding:
     @property
     def categories(self) -> list[int]:
         """Positions of the columns of categories in the block."""
-        return [i for i, k in enumerate(self.columns.values()) if isinstance(k, Levels)]
+        return [i for i, k in enumerate(self.columns.values()) if isinstance(k, Levels | Gaps)]
 
     def encode(self, part: Covariates, block: str) -> Tensor:
         """Write covariates as columns, in double precision.
@@ -96,13 +106,18 @@ class CovariateEncoding:
         Raises:
             ValueError: If the columns or their kinds are others, or a category is not known.
         """
-        if set(part.columns) != set(self.columns):
+        given = [name for name, kind in self.columns.items() if not isinstance(kind, Gaps)]
+        if set(part.columns) != set(given):
             raise ValueError(
-                f"Block {block!r}: expected the columns {list(self.columns)}, as in the training "
-                f"data, got {list(part.columns)}."
+                f"Block {block!r}: expected the columns {given}, as in the training data, got "
+                f"{list(part.columns)}."
             )
+        known = {kind.of for kind in self.columns.values() if isinstance(kind, Gaps)}
         columns: list[Tensor] = []
         for name, kind in self.columns.items():
+            if isinstance(kind, Gaps):
+                columns.append(torch.as_tensor(part.columns[kind.of]).isnan().double())
+                continue
             values, where = part.columns[name], f"Column {name!r} of block {block!r}"
             if isinstance(values, Tensor) != isinstance(kind, Scaling):
                 expected = "numbers" if isinstance(kind, Scaling) else "categories"
@@ -111,7 +126,13 @@ class CovariateEncoding:
                     f"{values.tolist()[0]!r}."
                 )
             if isinstance(kind, Scaling):
-                columns.append((torch.as_tensor(values).double() - kind.mean) / kind.scale)
+                numbers = (torch.as_tensor(values).double() - kind.mean) / kind.scale
+                if name not in known and bool(numbers.isnan().any()):
+                    raise ValueError(
+                        f"{where}: expected numbers, none of which the training data lack, got "
+                        f"nan in row {int(numbers.isnan().nonzero()[0])}. Fill in the value."
+                    )
+                columns.append(numbers.nan_to_num(0.0, torch.inf, -torch.inf))
                 continue
             codes = {level: float(code) for code, level in enumerate(kind.values)}
             for row, value in enumerate(values.tolist()):
@@ -131,6 +152,9 @@ class CovariateEncoding:
         for (name, kind), column in zip(self.columns.items(), rows.unbind(-1), strict=True):
             if isinstance(kind, Scaling):
                 read[name] = column * kind.scale + kind.mean
+                continue
+            if isinstance(kind, Gaps):
+                read[kind.of] = read[kind.of].masked_fill(column > 0.5, torch.nan)
                 continue
             codes = column.round().tolist()
             if not set(codes) <= {*range(len(kind.values))}:
@@ -272,6 +296,8 @@ class MixedEncoding:
             else [
                 [column, "levels", list(kind.values)]
                 if isinstance(kind, Levels)
+                else [column, "gaps", [kind.of]]
+                if isinstance(kind, Gaps)
                 else [column, "scaling", [kind.mean, kind.scale]]
                 for column, kind in block.columns.items()
             ]
@@ -287,7 +313,9 @@ class MixedEncoding:
                 if isinstance(block, dict)
                 else CovariateEncoding(
                     {
-                        column: Levels(tuple(values)) if kind == "levels" else Scaling(*values)
+                        column: Levels(tuple(values))
+                        if kind == "levels"
+                        else (Gaps if kind == "gaps" else Scaling)(*values)
                         for column, kind, values in block
                     }
                 )

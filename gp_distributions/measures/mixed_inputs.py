@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import narwhals as nw
 import numpy as np
@@ -19,6 +19,8 @@ from gp_distributions.measures.names import Names, check_names, index_names
 from gp_distributions.measures.point_clouds import PointClouds
 from gp_distributions.measures.tables import Table, cells, column, table
 
+Missing: TypeAlias = Literal["indicator"]
+
 
 class MixedInputs:
     """Several inputs for each object, as named blocks of one length: a patient's cells, age and arm.
@@ -30,6 +32,9 @@ class MixedInputs:
     learned from the training data, and the model keeps them.
 
     Args:
+        missing: What to do where a covariate is missing: ``"indicator"`` takes the mean of the training
+            data for a number, and adds a column that says so for each column of numbers that has gaps
+            there; a missing category is the level ``"missing"``. Default: an error that names the row.
         **blocks: The ``N`` inputs of each block: :class:`PointClouds`, :class:`Gaussians`,
             :class:`GaussianMixtures`; an array, tensor or list of ``N`` numbers or categories or of
             ``N`` rows of numbers; a dictionary of columns; or a data frame of pandas, Polars or
@@ -63,10 +68,11 @@ covariates=Covariates(2, age, arm: 2 levels))
         ['bob']
     """
 
-    def __init__(self, /, **blocks: Any) -> None:
+    def __init__(self, /, *, missing: Missing | None = None, **blocks: Any) -> None:
         if not blocks:
             raise TypeError("Expected at least one block, such as cells=clouds, got none.")
-        parts = {name: _read(block, name) for name, block in blocks.items()}
+        gaps = _allows_gaps(missing)
+        parts = {name: _read(block, name, gaps) for name, block in blocks.items()}
         self._blocks, self._names = parts, _common_names(blocks, parts)
         lengths = {name: len(block) for name, block in parts.items()}
         if len(set(lengths.values())) > 1:
@@ -80,7 +86,12 @@ covariates=Covariates(2, age, arm: 2 levels))
 
     @classmethod
     def from_frame(
-        cls, frame: Any, *, covariates: str = "covariates", labels: str | None = None
+        cls,
+        frame: Any,
+        *,
+        covariates: str = "covariates",
+        labels: str | None = None,
+        missing: Missing | None = None,
     ) -> MixedInputs:
         """Read a data frame with one row for each object: columns of bags beside ordinary columns.
 
@@ -93,6 +104,7 @@ covariates=Covariates(2, age, arm: 2 levels))
             covariates: Name of the block of the columns that do not hold bags.
             labels: Name of the column that names the objects. Default: the index of a pandas frame,
                 unless it is one of integers without a name, which may count rows.
+            missing: As for the class; a bag must not be missing.
 
         Returns:
             The inputs.
@@ -110,7 +122,8 @@ covariates=Covariates(2, age, arm: 2 levels))
 covariates=Covariates(2, age))
         """
         read = table(frame)
-        return cls._from_table(read, bag_columns(read), covariates, labels)
+        gaps = _allows_gaps(missing)
+        return cls._from_table(read, bag_columns(read), covariates, labels, gaps=gaps)
 
     @classmethod
     def _from_table(
@@ -119,6 +132,8 @@ covariates=Covariates(2, age))
         bags: Mapping[Any, list[Any]],
         covariates: str = "covariates",
         labels: str | None = None,
+        *,
+        gaps: bool = False,
     ) -> MixedInputs:
         """Read a frame, given the cells of its columns of bags."""
         names = index_names(frame.to_native())
@@ -137,7 +152,7 @@ covariates=Covariates(2, age))
                 raise ValueError(f"Column {name!r}: {error}") from error
         others = {n: column(frame, n) for n in frame.columns if n not in bags and n != labels}
         if others:
-            blocks[covariates] = Covariates.of(others, covariates, names)
+            blocks[covariates] = Covariates.of(others, covariates, names, gaps=gaps)
         return cls._made(blocks, names)
 
     @classmethod
@@ -280,11 +295,17 @@ covariates=Covariates(2, age))
         return f"MixedInputs({', '.join([str(len(self)), *blocks])})"
 
 
-def _read(block: Any, name: str) -> Part:
+def _allows_gaps(missing: object) -> bool:
+    if missing not in (None, "indicator"):
+        raise ValueError(f'Expected missing to be None or "indicator", got {missing!r}.')
+    return missing is not None
+
+
+def _read(block: Any, name: str, gaps: bool) -> Part:
     if isinstance(block, Covariates):
         return block
     if not isinstance(block, Container):
-        return Covariates.read(block, name)
+        return Covariates.read(block, name, gaps=gaps)
     if len(block.batch_shape) != 1:
         raise ValueError(
             f"Block {name!r}: expected N distributions, got {block}, of batch shape "

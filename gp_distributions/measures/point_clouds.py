@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -288,6 +288,7 @@ class PointClouds(WeightedContainer):
         columns: str | Sequence[str],
         weight: str | None = None,
         kind: str | None = None,
+        missing: Literal["drop"] | None = None,
     ) -> PointClouds:
         """Read a long table with one row for each atom.
 
@@ -299,6 +300,7 @@ class PointClouds(WeightedContainer):
             columns: Name or names of the columns of coordinates.
             weight: Name of the column of weights >= 0. Default: equal weights.
             kind: Name of the column of the kinds of atoms, text or numbers. Default: none.
+            missing: ``"drop"`` leaves out atoms that lack a coordinate, weight or kind. Default: an error.
 
         Returns:
             The clouds, in order of first appearance; rows keep their order within each cloud.
@@ -307,6 +309,9 @@ class PointClouds(WeightedContainer):
             TypeError: If ``frame`` is not a data frame.
             ValueError: As for the class, or if the frame is empty, a column is missing or not
                 numeric, or the bag of a row is missing.
+
+        Warns:
+            MissingWarning: If atoms are left out; it names bags of which no atom is left.
 
         Example:
             >>> import pandas as pd
@@ -318,7 +323,10 @@ class PointClouds(WeightedContainer):
             >>> clouds.labels.tolist()
             ['a', 'b']
         """
-        read, labels, kinds = read_frame(frame, bag, columns, weight, kind)
+        if missing not in (None, "drop"):
+            raise ValueError(f'Expected missing to be None or "drop", got {missing!r}.')
+        drop = missing is not None
+        read, labels, kinds = read_frame(frame, bag, columns, weight, kind, drop=drop)
         clouds, names = with_listed_kinds(read, kinds, labels, Wording(labels=labels))
         return cls._read(*clouds, labels=labels, **_known(False, 0, names))
 

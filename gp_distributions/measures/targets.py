@@ -49,22 +49,39 @@ def label_of(data: Any, row: int) -> str:
     return "" if names is None else f" (named {names.values.tolist()[row]!r})"
 
 
-def as_variances(train_Yvar: Tensor | ArrayLike, rows: Tensor, targets: Tensor) -> Tensor:
-    """Convert noise variances to a tensor of the same shape as ``targets``.
+def as_variances(
+    train_Yvar: Tensor | ArrayLike,
+    rows: Tensor,
+    targets: Tensor,
+    *,
+    noun: str = "variance",
+    name: str = "train_Yvar",
+) -> Tensor:
+    """Convert noise variances, or other positive numbers, to a tensor of the same shape as ``targets``.
+
+    Args:
+        train_Yvar: The numbers; a single one is that of all clouds.
+        rows: The rows of the clouds.
+        targets: Their targets, with an axis of outputs.
+        noun: What a number is, for error messages.
+        name: The argument of the caller, for error messages.
 
     Raises:
-        ValueError: If the shapes differ, or a variance is not positive and finite.
+        ValueError: If the shapes differ, or a number is not positive and finite.
     """
     variances, _ = _columns(train_Yvar, rows)
+    if noun != "variance" and not variances.dim():
+        variances = variances.expand(targets.shape)
     if variances.shape != targets.shape:
         raise ValueError(
-            f"Expected a variance for each target, {tuple(targets.shape)}, got train_Yvar of shape "
+            f"Expected one {noun} for each target, {tuple(targets.shape)}, got {name} of shape "
             f"{tuple(variances.shape)}."
         )
     bad = _first(~((variances > 0) & variances.isfinite()))
     if bad:
         raise ValueError(
-            f"Expected positive variances, but that of cloud {bad[-1]} is {variances[bad].tolist()}."
+            f"Expected positive {noun}s, but that of cloud {bad[-1]}{label_of(train_Yvar, bad[-1])} is "
+            f"{variances[bad].tolist()}."
         )
     return variances
 

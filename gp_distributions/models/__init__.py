@@ -8,6 +8,11 @@ from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.draw_noise import DrawNoiseLikelihood
 from gp_distributions.models.integrated_gp import IntegratedGP
 from gp_distributions.models.kernel_ridge import KernelRidgeClassifier
+from gp_distributions.models.likelihoods import (
+    BinomialLikelihood,
+    PoissonRateLikelihood,
+    ScaledStudentTLikelihood,
+)
 from gp_distributions.models.mixture import MixtureModel
 from gp_distributions.models.mixture_classifier import MixtureClassifier
 from gp_distributions.models.mixture_posterior import MixturePosterior
@@ -17,9 +22,11 @@ from gp_distributions.models.shared_kernel import SharedKernelGP
 from gp_distributions.models.sparse_aggregate_gp import SparseAggregateGP
 from gp_distributions.models.sparse_classification import SparseClassificationGP
 from gp_distributions.models.sparse_distribution_gp import SparseDistributionGP
+from gp_distributions.models.variational_gp import VariationalDistributionGP
 
 __all__ = [
     "AggregateGP",
+    "BinomialLikelihood",
     "ClassificationGP",
     "ConformalCorrection",
     "DistributionGP",
@@ -30,9 +37,12 @@ __all__ = [
     "MixtureModel",
     "MixturePosterior",
     "NormalizeClouds",
+    "PoissonRateLikelihood",
     "SamplingNoiseLikelihood",
+    "ScaledStudentTLikelihood",
     "SharedKernelGP",
     "SparseAggregateGP",
     "SparseClassificationGP",
     "SparseDistributionGP",
+    "VariationalDistributionGP",
 ]

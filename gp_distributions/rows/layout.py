@@ -104,11 +104,16 @@ def check_weights(weights: Tensor) -> None:
     bad = ~((weights.amin(-1) >= 0) & (total > 0) & total.isfinite())
     if bool(bad.any()):
         where = bad.nonzero()[0].tolist()
+        moved = (
+            " An optimiser has moved them: inducing rows need learn_inducing_locations=False."
+            if weights.requires_grad
+            else ""
+        )
         raise ValueError(
             "Expected rows with finite, non-negative weights that are not all zero, but row "
             f"{where[0] if len(where) == 1 else tuple(where)} has the weights "
             f"{weights[bad][0].tolist()}. Create rows with PointClouds.pack(), and scale coordinates "
-            "with PointClouds.normalize rather than the columns of the rows."
+            f"with PointClouds.normalize rather than the columns of the rows.{moved}"
         )
 
 

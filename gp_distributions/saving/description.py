@@ -28,6 +28,11 @@ from torch.nn import Module, Parameter
 
 from gp_distributions import distances, kernels, measures
 from gp_distributions.models.draw_noise import DrawNoiseLikelihood
+from gp_distributions.models.likelihoods import (
+    BinomialLikelihood,
+    PoissonRateLikelihood,
+    ScaledStudentTLikelihood,
+)
 from gp_distributions.models.normalization import NormalizeClouds
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.models.scaled_targets import ScaledTargets
@@ -39,8 +44,16 @@ _PACKAGES = (distances, kernels, measures, constraints, gpytorch_kernels, means,
 _PUBLIC = (getattr(package, name) for package in _PACKAGES for name in package.__all__)
 _CLASSES: tuple[type[Any], ...] = (
     *(cls for cls in _PUBLIC if isinstance(cls, type) and issubclass(cls, Module)),
+    likelihoods.BernoulliLikelihood,
     likelihoods.FixedNoiseGaussianLikelihood,
     likelihoods.GaussianLikelihood,
+    likelihoods.LaplaceLikelihood,
+    likelihoods.NegativeBinomialLikelihood,
+    likelihoods.PoissonLikelihood,
+    likelihoods.StudentTLikelihood,
+    BinomialLikelihood,
+    PoissonRateLikelihood,
+    ScaledStudentTLikelihood,
     CategoricalKernel,
     DrawNoiseLikelihood,
     ChainedInputTransform,

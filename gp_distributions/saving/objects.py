@@ -28,6 +28,7 @@ from gp_distributions.models.shared_kernel import SharedKernelGP
 from gp_distributions.models.sparse_aggregate_gp import SparseAggregateGP
 from gp_distributions.models.sparse_classification import SparseClassificationGP
 from gp_distributions.models.sparse_distribution_gp import SparseDistributionGP
+from gp_distributions.models.variational_gp import VariationalDistributionGP
 
 _PARTS = ("covar_module", "likelihood", "mean_module", "outcome_transform", "input_transform")
 _QUADRATURE = ("model", "values", "ratios", "log_prior", "outputscales")
@@ -127,6 +128,24 @@ def _make_sparse(cls: type[SparseDistributionGP], described: dict[str, Any]) -> 
     return cls.from_sums(**parts, **described)
 
 
+def _variational(model: VariationalDistributionGP) -> dict[str, Any]:
+    targets = model.train_targets
+    options = ("covar_module", "likelihood", "mean_module", "num_inducing", "seed")
+    return {
+        "data": [model.train_rows, targets if model._squeeze_output else targets.unsqueeze(-1)],
+        "options": {name: getattr(model, name) for name in options} | model.train_known,
+        "overdispersion": model.raw_effect_variance is not None,
+        "encoding": model.encoding,
+    }
+
+
+def _make_variational(cls: Any, described: dict[str, Any]) -> Any:
+    options = described["options"] | {"overdispersion": described["overdispersion"]}
+    model = cls(*described["data"], **options)
+    model.encoding = described["encoding"]
+    return model
+
+
 def _make_mixture(cls: Any, described: dict[str, Any]) -> Any:
     mixture = cls(described["models"], [1.0] * len(described["models"]))
     mixture.weights = described["weights"]
@@ -160,6 +179,7 @@ TAKEN_APART: dict[type[Any], _Pair] = {
     SparseDistributionGP: _SPARSE,
     SparseAggregateGP: _SPARSE,
     SparseClassificationGP: _SPARSE,
+    VariationalDistributionGP: (_variational, _make_variational),
     MixtureModel: _MIXTURE,
     MixtureClassifier: _MIXTURE,
     IntegratedGP: (_attributes(*_QUADRATURE), _call),

@@ -129,7 +129,7 @@ class TestPredictions:
     @pytest.mark.parametrize(
         ("variances", "message"),
         [
-            (torch.ones(29), r"a variance for each target, \(30, 1\), got .* \(29, 1\)"),
+            (torch.ones(29), r"one variance for each target, \(30, 1\), got .* \(29, 1\)"),
             (torch.arange(30.0), "positive variances, but that of cloud 0 is"),
         ],
     )

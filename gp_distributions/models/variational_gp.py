@@ -1,0 +1,228 @@
+"""Gaussian processes of counts, shares and numbers with outliers, by variational inference."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NoReturn
+
+import torch
+from botorch.exceptions.errors import UnsupportedError
+from gpytorch.constraints import Positive
+from gpytorch.distributions import MultivariateNormal
+from gpytorch.kernels import Kernel
+from gpytorch.likelihoods import Likelihood
+from gpytorch.means import ConstantMean, Mean
+from gpytorch.models import ApproximateGP
+from gpytorch.priors import LogNormalPrior
+from gpytorch.variational import CholeskyVariationalDistribution
+from linear_operator import to_linear_operator
+from numpy.typing import ArrayLike
+from torch import Tensor
+from torch.nn import Parameter
+
+from gp_distributions.distances.embedded_rows import EmbeddedRows
+from gp_distributions.kernels.covariances import covariance
+from gp_distributions.kernels.units import unit_findings
+from gp_distributions.measures.arrays import integer
+from gp_distributions.measures.inputs import Inputs
+from gp_distributions.measures.training_data import TrainingData
+from gp_distributions.models.arguments import adapt_distances, kernel_for
+from gp_distributions.models.cloud_strategy import CloudStrategy
+from gp_distributions.models.exact_inference import ExactMultivariateNormal
+from gp_distributions.models.inducing import choose_features
+from gp_distributions.models.likelihoods import check_targets, likelihood_for
+from gp_distributions.models.regression import Moments
+from gp_distributions.models.target_predictions import TargetPredictions
+from gp_distributions.rows.clouds import same_tensor
+
+Known = Tensor | ArrayLike | None
+
+
+class VariationalDistributionGP(TargetPredictions, ApproximateGP):
+    r"""Gaussian process of counts, of shares, or of numbers with outliers, given distributions.
+
+    Each cloud :math:`P` has a latent value :math:`F(P)`, a Gaussian process under any kernel, and
+
+    .. math::
+        y \sim \mathrm{Poisson}(e\, e^{F(P)}), \qquad
+        y \sim \mathrm{Binomial}\bigl(n, 1 / (1 + e^{-F(P)})\bigr), \qquad
+        y \sim c + s\, (F(P) + \sigma\, t_\nu)
+
+    with exposures :math:`e` or numbers of trials :math:`n` that are known. The posterior of :math:`F` at
+    inducing clouds is approximated by a normal distribution, GPyTorch's variational one. :func:`fit`
+    maximises the evidence lower bound over it and the hyperparameters together. If all training clouds
+    are inducing, the normal shape is the only approximation. Predictions integrate over :math:`F` by
+    quadrature.
+
+    ``posterior``, acquisition functions and gradients are those of :math:`F`.
+
+    Args:
+        train_X: The ``T`` training clouds, as for :class:`DistributionGP` but without batch axes.
+        train_Y: The ``T`` targets: counts, numbers of successes, or numbers.
+        covar_module: A kernel on rows. Default: as for :class:`DistributionGP`, before it chooses.
+        likelihood: ``"poisson"``, ``"binomial"``, ``"student_t"``, or a likelihood of GPyTorch with one
+            latent value, such as ``NegativeBinomialLikelihood``.
+        exposure: Exposures of the training clouds, for ``"poisson"``: populations, areas or hours.
+            Default: 1.
+        trials: Numbers of trials of the training clouds, for ``"binomial"``.
+        overdispersion: Whether clouds have effects :math:`\epsilon \sim N(0, \tau^2)` beside
+            :math:`F(P)`, so that counts and shares vary more than Poisson or binomial ones; :func:`fit`
+            learns :math:`\tau^2`.
+        num_inducing: Largest number of inducing clouds, chosen out of the training clouds as in
+            :class:`SparseDistributionGP`. A fit takes time that grows with its cube. With fewer than all
+            clouds, intervals are too short.
+        mean_module: The mean of :math:`F`. Default: a learned constant.
+        seed: Random seed for the choice of the inducing clouds.
+
+    Raises:
+        TypeError: As for :class:`DistributionGP`.
+        ValueError: As for :class:`DistributionGP`; if there is a batch axis or several outputs; a count
+            is negative or not whole; there are more successes than trials; an exposure or a number of
+            trials is not positive; or the likelihood does not take what is given.
+
+    Example:
+        >>> import torch
+        >>> from gp_distributions import PointClouds, VariationalDistributionGP, fit
+        >>> generator = torch.Generator().manual_seed(0)
+        >>> points = torch.randn(40, 20, 2, generator=generator).double()
+        >>> counts = torch.poisson((1 + 4 * points.mean((1, 2))).exp(), generator=generator)
+        >>> model = fit(VariationalDistributionGP(PointClouds(points), counts), restarts=0)
+        >>> lower, upper = model.interval(PointClouds(points))
+        >>> bool(((lower <= counts) & (counts <= upper)).double().mean() > 0.9)
+        True
+
+    Sources: Hensman, Matthews and Ghahramani 2015; Opper and Archambeau 2009.
+    """
+
+    num_outputs = 1
+    batch_shape = torch.Size()
+
+    def __init__(
+        self,
+        train_X: Inputs | Tensor | TrainingData,
+        train_Y: Known = None,
+        covar_module: Kernel | None = None,
+        *,
+        likelihood: Literal["poisson", "binomial", "student_t"] | Likelihood = "poisson",
+        exposure: Known = None,
+        trials: Known = None,
+        overdispersion: bool = True,
+        num_inducing: int = 400,
+        mean_module: Mean | None = None,
+        seed: int = 0,
+    ) -> None:
+        data = TrainingData.read(train_X, train_Y)
+        if data.rows.dim() > 2 or data.targets.shape[-1] > 1:
+            raise ValueError(
+                "Expected clouds without a batch axis and one target for each, got targets of shape "
+                f"{tuple(data.targets.shape)}. Make a model for each output."
+            )
+        rows, targets = data.rows.double(), data.targets.squeeze(-1)
+        kernel = kernel_for(data.X, covar_module, None).to(rows)
+        with torch.no_grad():
+            adapt_distances(kernel, rows)
+            number = integer(num_inducing, "num_inducing")
+            inducing = choose_features(
+                kernel, rows, number, noise=1.0, dtype=rows.dtype, seed=seed
+            ).rows
+        normal = CholeskyVariationalDistribution(len(inducing), mean_init_std=0.0)
+        super().__init__(CloudStrategy(self, inducing, normal, learn_inducing_locations=False))
+        self.covar_module = kernel
+        self.likelihood = likelihood_for(likelihood, targets)
+        self.mean_module = ConstantMean() if mean_module is None else mean_module
+        self.raw_effect_variance: Parameter | None
+        self.register_parameter("raw_effect_variance", None)
+        if overdispersion and getattr(self.likelihood, "argument", None) is not None:
+            prior = LogNormalPrior(loc=-6.0, scale=2.0)
+            self.raw_effect_variance = Parameter(torch.tensor(-4.0))
+            self.register_constraint("raw_effect_variance", Positive(torch.exp, torch.log))
+            self.register_prior("effect_prior", prior, "effect_variance")
+        self.unit_findings = unit_findings(kernel, data.X, rows)
+        self.encoding, self._squeeze_output = data.encoding, data.squeeze
+        self.num_inducing, self.seed = number, seed
+        self._held: list[EmbeddedRows] = []
+        self.train_rows: Tensor
+        self.train_targets: Tensor
+        self.train_argument: Tensor | None
+        given = {"exposure": exposure, "trials": trials}
+        known = self.known(data.X, rows, given, training=True)
+        argument = next(iter(known.values()), None)
+        buffers = {"train_rows": rows, "train_targets": targets, "train_argument": argument}
+        for name, value in buffers.items():  # data, which a state dict does not contain
+            self.register_buffer(name, value, persistent=False)
+        self.to(rows)
+        check_targets(targets, self.likelihood, known, train_Y)
+        self(rows)  # the variational distribution becomes the prior
+
+    @property
+    def effect_variance(self) -> Tensor | float:
+        """Variance of the effects of clouds beside :math:`F`, 0 without them."""
+        return 0.0 if self.raw_effect_variance is None else self.raw_effect_variance.exp()
+
+    @effect_variance.setter
+    def effect_variance(self, value: Tensor) -> None:
+        self.initialize(raw_effect_variance=value.log())
+
+    @property
+    def train_inputs(self) -> tuple[Tensor, ...]:
+        """The training rows."""
+        return (self.train_rows,)
+
+    @property
+    def train_known(self) -> dict[str, Tensor]:
+        """What the likelihood is told about the training clouds: exposures or numbers of trials."""
+        known = self.train_argument
+        return {} if known is None else {self.likelihood.argument: known}
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Precision of the model, which is double."""
+        return self.train_rows.dtype
+
+    def forward(self, x: Tensor) -> MultivariateNormal:
+        """Return the prior of the latent values at rows."""
+        return ExactMultivariateNormal(
+            self.mean_module(x), to_linear_operator(covariance(self.covar_module, self.held(x)))
+        )
+
+    def held(self, rows: Tensor) -> EmbeddedRows:
+        """Return rows with what was computed from them, if they are inducing or training rows."""
+        for each in self._held:
+            if each.rows is rows or same_tensor(each.rows, rows):
+                return each
+        found = EmbeddedRows(rows)
+        if any(rows is own for own in (self.variational_strategy.inducing_points, self.train_rows)):
+            self._held = [found, *self._held[:1]]
+        return found
+
+    def conditioned(self) -> None:
+        """Return nothing: the variational distribution has what predictions need."""
+
+    def latent(self, rows: Tensor, outputs: list[int]) -> list[MultivariateNormal]:
+        """Return the joint posterior of latent values at ``... x q x width`` rows."""
+        return [self.variational_strategy(rows)]
+
+    def latent_marginals(self, rows: Tensor, given: Any = None) -> Moments:
+        """Return means and variances of latent values at rows, ``... x N x 1``."""
+        found = self.variational_strategy(rows, marginal=True)
+        return found.mean.unsqueeze(-1), found.variance.unsqueeze(-1)
+
+    def noise(self, rows: Tensor) -> NoReturn:
+        """Refuse noise of the posterior, which is that of latent values.
+
+        Raises:
+            UnsupportedError: Always.
+        """
+        raise UnsupportedError(
+            "The posterior of this model is that of latent values, without noise. Use "
+            "model.predictive(X) for the distribution of targets."
+        )
+
+    def leave_one_out(self, **options: Any) -> NoReturn:
+        """Refuse leave-one-out predictions, which have no closed form here.
+
+        Raises:
+            UnsupportedError: Always.
+        """
+        raise UnsupportedError(
+            "Variational models have no leave-one-out predictions: hold out clouds."
+        )
