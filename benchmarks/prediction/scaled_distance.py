@@ -151,7 +151,7 @@ def fits(task: Task, *, all_atoms: bool) -> Iterator[tuple[str, Scores]]:
 
 
 TARGETS = tuple(
-    limit(text, target, column, name=name, asked=column in ("gain", "on_top"))
+    limit(text, target, column, name=name, asked=column == "gain")
     for text, target, column, name in (
         ("3 of 12 markers matter: gain in R² by scales", ">= 0.15", "gain", "bags: scaled"),
         (

@@ -48,7 +48,6 @@ TARGETS = tuple(
         "<= 1.5",
         "ratio",
         name=f"256 t-batches{name} / closed form",
-        asked=not name,
     )
     for text, name in (("", ""), (" and gradient", ", with gradient"))
 )

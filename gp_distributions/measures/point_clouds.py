@@ -300,7 +300,7 @@ class PointClouds(WeightedContainer):
             columns: Name or names of the columns of coordinates.
             weight: Name of the column of weights >= 0. Default: equal weights.
             kind: Name of the column of the kinds of atoms, text or numbers. Default: none.
-            missing: ``"drop"`` leaves out atoms that lack a coordinate, weight or kind. Default: an error.
+            missing: ``"drop"`` leaves out atoms that lack a coordinate, weight or kind. Default: error.
 
         Returns:
             The clouds, in order of first appearance; rows keep their order within each cloud.

@@ -243,7 +243,7 @@ class CollapsedSums:
         """Return the sums for the kernel multiplied by ``amplitude``."""
         factors = torch.ones_like(self.gram[0, 0])
         factors[: self.num_features] = math.sqrt(amplitude)
-        gram = self.gram * factors * factors.unsqueeze(-1)
+        gram = (self.gram * factors).mul_(factors.unsqueeze(-1))
         return CollapsedSums(
             gram, amplitude * self.residual, self.log_noise, self.count, self.num_features
         )
@@ -314,7 +314,8 @@ def piece_sums(
         return total
     with torch.no_grad():
         for rows, *rest in chunks(state.reader, X, targets, variances):
-            total += _chunk_sums(features, rows, *rest)
+            part = _chunk_sums(features, rows, *rest)
+            total = part if not total.count else total + part
     if not bool(total.gram.isfinite().all()):
         raise ValueError("Expected clouds with finite covariances, got some that are not.")
     return total
@@ -365,7 +366,7 @@ def _grams(phi: Tensor, others: Tensor, weights: Tensor) -> Tensor:
     for other, weight in zip(others.expand(len(weights), -1, -1), weights, strict=True):
         columns = torch.cat([phi, other], -1) * weight.sqrt().unsqueeze(-1)
         grams.append(column_products(columns))
-    return torch.stack(grams)
+    return torch.stack(grams) if len(grams) > 1 else grams[0].unsqueeze(0)
 
 
 def squares(vectors: Tensor) -> Tensor:

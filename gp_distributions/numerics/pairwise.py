@@ -240,4 +240,10 @@ def column_products(columns: Tensor) -> Tensor:
     array = columns.detach().contiguous().numpy()
     syrk = scipy.linalg.get_blas_funcs("syrk", dtype=array.dtype)
     # BLAS stores matrices by columns: the lower half of its result is the upper half of this one.
-    return mirrored(torch.from_numpy(syrk(1.0, array.T, lower=1).T))
+    products = torch.from_numpy(syrk(1.0, array.T, lower=1).T)
+    # In place, as there may be no memory for another matrix of this size.
+    for start in range(0, len(products), _ROWS):
+        stop = start + _ROWS
+        products[start:stop, start:stop] = mirrored(products[start:stop, start:stop])
+        products[stop:, start:stop] = products[start:stop, stop:].mT
+    return products
