@@ -22,8 +22,8 @@ from gp_distributions.measures.mixed_inputs import MixedInputs
 from gp_distributions.measures.point_clouds import PointClouds
 from gp_distributions.measures.reference import ReferenceMeasure
 
-# A smooth and a rough profile, and the distances that have a linear one besides.
-_PROFILES, _LINEAR = ("matern52", "exponential"), ("mmd", "mmd small")
+# A smooth and a rough profile.
+_PROFILES = ("matern52", "exponential")
 # The small scale of MMD, as a share of the median distance between atoms.
 _SMALL = 0.2
 # Up to so many pairs of atoms, MMD is exact; beyond, it has so many features.
@@ -44,11 +44,9 @@ def default_kernels(X: Inputs, *, seed: int = 0) -> dict[str, Kernel]:
     (``"energy"``); :class:`LinearTransport` to a mean shape of 20 atoms (``"transport"``); and in two
     and three dimensions :class:`RigidSlicedWasserstein` (``"rigid"``). Each has the profiles
     ``"matern52"`` and ``"exponential"``, which share its distances, so that the clouds are embedded
-    only once. MMD has the profile ``"linear"``, too, which is linear on mean embeddings, for targets
-    that are averages of a function of atoms. All measure each coordinate in its spread over ``X``:
-    :class:`StandardizedDistance`. With more than 44,721 atoms, MMD has 500 features, and the energy
-    distance is left out; linear transport is left out if the mean shape is a point, as for clouds of one
-    atom.
+    only once. All measure each coordinate in its spread over ``X``: :class:`StandardizedDistance`.
+    With more than 44,721 atoms, MMD has 500 features, and the energy distance is left out; linear
+    transport is left out if the mean shape is a point, as for clouds of one atom.
 
     :class:`Gaussians` have those distances that have closed forms, and :class:`GaussianMixtures` MMD
     at three scales. For :class:`MixedInputs`, each kernel is the product of such a kernel for each
@@ -82,17 +80,11 @@ def default_kernels(X: Inputs, *, seed: int = 0) -> dict[str, Kernel]:
             "Expected PointClouds, Gaussians, GaussianMixtures or MixedInputs, got "
             f"{type(X).__name__}."
         )
-    found = _distances(X, seed)
-    kernels = {
+    return {
         f"{name} {profile}": ScaleKernel(DistributionKernel(distance, profile))
-        for name, distance in found.items()
+        for name, distance in _distances(X, seed).items()
         for profile in _PROFILES
     }
-    for name in _LINEAR:
-        # About the mean of all, each would follow from the others, which misleads leave-one-out.
-        linear = DistributionKernel(found[name], "linear", origin=X[:1])
-        kernels[f"{name} linear"] = ScaleKernel(linear)
-    return kernels
 
 
 def _distances(X: Distributions, seed: int) -> dict[str, Distance]:
