@@ -11,7 +11,7 @@ Sets for development, read from files of packages; mil and aeon do not state the
   normals, turned to their principal axes for all methods; ``vowels``: nine speakers.
 
 Ours: ``default``, a model without a kernel after ``fit``, and ``comparison``, the stack of
-``default_kernels`` (without the two linear ones, which joined later); both see the columns as they are.
+``default_kernels``; both see the columns as they are.
 Peers see columns standardised over the training atoms, and choose hyperparameters by three folds of
 the training bags:
 

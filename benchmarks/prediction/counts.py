@@ -192,7 +192,7 @@ def run(options: Options) -> list[Row]:
             gains = [
                 run[name]["log probability"] - run["Gaussian"]["log probability"] for run in runs
             ]
-            error = float(np.std(gains, ddof=1) / np.sqrt(len(gains)))
+            error = float(np.std(gains, ddof=min(1, len(gains) - 1)) / np.sqrt(len(gains)))
             gain = float(np.mean(gains))
             row: Row = {"task": task, "model": name, **means(scores), "gain": gain}
             rows.append(row | {"error": error, "errors": gain / error if error else None})

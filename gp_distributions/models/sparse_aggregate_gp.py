@@ -60,8 +60,10 @@ class SparseAggregateGP(AtomPredictions, SparseDistributionGP):
     Example:
         >>> import torch
         >>> from gp_distributions import PointClouds, SparseAggregateGP, fit
-        >>> points = torch.randn(60, 5, 2, generator=torch.Generator().manual_seed(0)).double()
-        >>> clouds, targets = PointClouds(points), points.square().sum((-2, -1))
+        >>> generator = torch.Generator().manual_seed(0)
+        >>> points = torch.randn(60, 5, 2, generator=generator).double()
+        >>> clouds = PointClouds(points)
+        >>> targets = points.square().sum((-2, -1)) + 0.5 * torch.randn(60, generator=generator)
         >>> model = SparseAggregateGP(clouds[:50], targets[:50], aggregate="sum", num_features=100)
         >>> mean, std = fit(model, restarts=0).predict(clouds[50:])
         >>> bool((mean - targets[50:]).abs().mean() < 0.5 * targets.std())
