@@ -57,7 +57,12 @@ SMALLER: dict[str, dict[str, Any]] = {
     "scaled_distance": {"_ALL_ATOMS": 0},
     "support_measure_machines": {"GAMMAS": (0.1, 1.0), "DEGREES": (2, 3)},
 }
-NEEDED = {"molecules": "qm9pack", "sums_over_atoms": "qm9pack", "large_sparse": "pyarrow", "cells": "geomstats"}
+NEEDED = {
+    "molecules": "qm9pack",
+    "sums_over_atoms": "qm9pack",
+    "large_sparse": "pyarrow",
+    "cells": "geomstats",
+}
 
 
 @pytest.mark.parametrize("name", scripts())

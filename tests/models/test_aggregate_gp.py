@@ -184,7 +184,7 @@ def test_labels() -> None:
 def test_bad_arguments() -> None:
     X, y = bags(6)
     G = Gaussians.from_clouds(X)
-    with pytest.raises(ValueError, match='aggregate to be "mean" or "draw", got \'total\''):
+    with pytest.raises(ValueError, match='"mean", "sum" or "draw", got \'total\''):
         AggregateGP(X, y, aggregate="total")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="Expected one output, got 2"):
         AggregateGP(X, torch.stack([y, y], -1))
