@@ -118,11 +118,12 @@ def pairs(clouds: gd.PointClouds) -> gd.PointClouds:
 
 
 @dataclass(frozen=True, eq=False)
-class PairPieces:
-    """Clouds of pairs and targets, made a piece at a time: data for ``SparseDistributionGP``."""
+class MoleculePieces:
+    """Inputs made of clouds of atoms, and targets, a piece at a time: data for sparse models."""
 
     atoms: gd.PointClouds
     targets: Tensor
+    prepare: Prepare
 
     @property
     def num_pieces(self) -> int:
@@ -130,15 +131,15 @@ class PairPieces:
         return -(-len(self.targets) // PIECE)
 
     def piece(self, index: int) -> tuple[gd.PointClouds, Tensor]:
-        """Return the pairs and the targets of a piece."""
+        """Return the inputs and the targets of a piece."""
         part = slice(index * PIECE, (index + 1) * PIECE)
-        return pairs(self.atoms[part]), self.targets[part]
+        return self.prepare(self.atoms[part]), self.targets[part]
 
     def sample(self, n: int, seed: int) -> tuple[gd.PointClouds, Tensor]:
-        """Return the pairs and the targets of a random sample."""
+        """Return the inputs and the targets of a random sample."""
         order = np.random.default_rng(seed).permutation(len(self.targets))
         chosen = torch.from_numpy(np.sort(order[:n]))
-        return pairs(self.atoms[chosen]), self.targets[chosen]
+        return self.prepare(self.atoms[chosen]), self.targets[chosen]
 
 
 def sliced() -> gd.SlicedWasserstein:
@@ -184,7 +185,7 @@ def sparse(split: Split, num_inducing: int) -> Predictions:
     """Predict by a sparse Gaussian process on pairs."""
 
     def make(atoms: gd.PointClouds, residuals: Tensor) -> gd.SparseDistributionGP:
-        data, kernel = PairPieces(atoms, residuals), kernel_of(sliced())
+        data, kernel = MoleculePieces(atoms, residuals, pairs), kernel_of(sliced())
         return gd.SparseDistributionGP(data, covar_module=kernel, num_inducing=num_inducing)
 
     return predicted(split, make, pairs)

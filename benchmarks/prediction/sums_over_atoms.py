@@ -23,7 +23,6 @@ split is another, and their hyperparameters were chosen on a validation set.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -34,7 +33,7 @@ from torch import Tensor
 import gp_distributions as gd
 from benchmarks.harness import Options, Row, main, peak_memory, progress
 from benchmarks.judging import Rows, Target, find, limit, number
-from benchmarks.prediction.molecules import HARTREE, PIECE, SEED, atomisation
+from benchmarks.prediction.molecules import HARTREE, PIECE, SEED, MoleculePieces, atomisation
 from benchmarks.regression import score_of
 from gp_distributions.datasets import Molecules, load_molecules
 
@@ -47,31 +46,7 @@ SIZES = ((8000, 1000), (120_831, 2000))
 PROPERTIES = {"alpha": 1.0, "r2": 1.0, "gap": HARTREE}
 
 
-@dataclass(frozen=True, eq=False)
-class Surroundings:
-    """Surroundings of atoms and targets, made a piece at a time."""
-
-    atoms: gd.PointClouds
-    targets: Tensor
-
-    @property
-    def num_pieces(self) -> int:
-        """Number of pieces."""
-        return -(-len(self.targets) // PIECE)
-
-    def piece(self, index: int) -> tuple[gd.PointClouds, Tensor]:
-        """Return the surroundings and the targets of a piece."""
-        part = slice(index * PIECE, (index + 1) * PIECE)
-        return gd.surroundings(self.atoms[part]), self.targets[part]
-
-    def sample(self, n: int, seed: int) -> tuple[gd.PointClouds, Tensor]:
-        """Return the surroundings and the targets of a random sample."""
-        order = np.random.default_rng(seed).permutation(len(self.targets))
-        chosen = torch.from_numpy(np.sort(order[:n]))
-        return gd.surroundings(self.atoms[chosen]), self.targets[chosen]
-
-
-def fitted(data: Surroundings, aggregate: Any, features: int) -> gd.SparseAggregateGP:
+def fitted(data: MoleculePieces, aggregate: Any, features: int) -> gd.SparseAggregateGP:
     """Fit a model of targets."""
     model = gd.SparseAggregateGP(data, aggregate=aggregate, num_features=features)
     return gd.fit(model, restarts=0)
@@ -87,7 +62,7 @@ def predicted(
     return torch.cat(mean).numpy(), torch.cat(std).numpy()
 
 
-def preferred(data: Surroundings, features: int) -> tuple[str, gd.SparseAggregateGP]:
+def preferred(data: MoleculePieces, features: int) -> tuple[str, gd.SparseAggregateGP]:
     """Fit sums and means, and return what has the higher leave-one-out density, and its model."""
     densities, models = {}, {}
     for aggregate in ("sum", "mean"):
@@ -138,11 +113,11 @@ def run(options: Options) -> list[Row]:
     rows: list[Row] = []
     for name, size, features in progress(cases, "sums"):
         targets = targets_of(molecules, name)
-        data = Surroundings(atoms[order[:size]], targets[order[:size]])
+        data = MoleculePieces(atoms[order[:size]], targets[order[:size]], gd.surroundings)
         found: dict[str, Any] = {}
 
         def learned(
-            data: Surroundings = data,
+            data: MoleculePieces = data,
             name: str = name,
             features: int = features,
             found: dict[str, Any] = found,

@@ -16,7 +16,7 @@ from torch import Tensor
 from gp_distributions.kernels.expected_kernel import ExpectedKernel
 from gp_distributions.models.collapsed import CollapsedSums, ExplicitFeatures
 from gp_distributions.models.sparse_distribution_gp import SparseDistributionGP
-from gp_distributions.numerics.expected_kernels import multiply
+from gp_distributions.numerics.expected_kernels import multiply, scales_of
 from gp_distributions.numerics.linear_algebra import cholesky
 from gp_distributions.rows.clouds import split_rows
 
@@ -68,9 +68,12 @@ def learn_from_sample(model: SparseDistributionGP) -> None:
         centred = (targets - model.means().unsqueeze(-2))[0, :, 0]
         start = [part.lengthscale.clone() for part in parts]
 
-        def evidence(log_factor: float) -> _Evidence:
+        def stretch(log_factor: float) -> None:
             for part, lengthscale in zip(parts, start, strict=True):
                 part.lengthscale = lengthscale * math.exp(log_factor)
+
+        def evidence(log_factor: float) -> _Evidence:
+            stretch(log_factor)
             phi = ExplicitFeatures(kernel)(rows)
             values, vectors = torch.linalg.eigh(phi @ phi.mT)
             values, squares = values.clamp_min(0), (vectors.mT @ centred).square()
@@ -83,14 +86,16 @@ def learn_from_sample(model: SparseDistributionGP) -> None:
             top = math.log(float(values[-1]) + 1e-300)
             return _most_likely(at, top - 30, top)
 
-        found = _most_likely(evidence, *_FACTORS) if parts else evidence(0.0)
-        evidence(found.place if parts else 0.0)
+        try:
+            found = _most_likely(evidence, *_FACTORS) if parts else evidence(0.0)
+        except BaseException:  # an interrupt
+            stretch(0.0)
+            raise
+        stretch(found.place)
         _set_scales(model, found)
 
 
-def scaled_to_evidence(
-    model: SparseDistributionGP, features: ExplicitFeatures, sums: CollapsedSums
-) -> tuple[ExplicitFeatures, CollapsedSums]:
+def scaled_to_evidence(model: SparseDistributionGP, sums: CollapsedSums) -> CollapsedSums:
     r"""Set the scale of the kernel and the noise to their most likely values, given sums.
 
     With the ratio :math:`r` of noise to scale, :math:`A = I + \Phi^\top \Phi / r` and
@@ -98,12 +103,11 @@ def scaled_to_evidence(
     log marginal likelihood is :math:`-(T \log (r q / T) + \log |A|) / 2`, up to a constant.
 
     Args:
-        model: A model with features and one output.
-        features: The features.
-        sums: Their sums over all clouds, at the current hyperparameters.
+        model: A model with explicit features and one output.
+        sums: The sums over all clouds, at the current hyperparameters.
 
     Returns:
-        The features and the sums at the new hyperparameters.
+        The sums at the new hyperparameters.
     """
     start = float(model.noise_scale().detach().log())
     with torch.no_grad():
@@ -120,10 +124,9 @@ def scaled_to_evidence(
             logdet = sums.count * log_ratio + 2 * float(factor.diagonal().log().sum())
             return _Evidence.of(quadratic, logdet, sums.count, log_ratio)
 
-        free = model.likelihood.noise_covar.raw_noise.requires_grad
-        found = _most_likely(at, start - _WIDTH, start + _WIDTH) if free else None
-        scale = 1.0 if found is None else _set_scales(model, found)
-    return features, sums.scaled(scale)
+        if not _scales_are_free(model):
+            return sums
+        return sums.scaled(_set_scales(model, _most_likely(at, start - _WIDTH, start + _WIDTH)))
 
 
 @dataclass(frozen=True)
@@ -163,10 +166,16 @@ def _most_likely(at: Callable[[float], _Evidence], low: float, high: float) -> _
     return min(best, key=lambda each: each.value)
 
 
+def _scales_are_free(model: SparseDistributionGP) -> bool:
+    """Whether the noise and all scales of the kernel may be learned."""
+    noise = model.likelihood.noise_covar.raw_noise
+    return all(each.requires_grad for each in (noise, *scales_of(model.covar_module)))
+
+
 def _set_scales(model: SparseDistributionGP, found: _Evidence) -> float:
     """Multiply the kernel by its most likely scale, set the noise, and return the scale."""
     likelihood = model.likelihood
-    if not likelihood.noise_covar.raw_noise.requires_grad:
+    if not _scales_are_free(model):
         return 1.0
     constraint: Any = likelihood.noise_covar.raw_noise_constraint
     low, high = float(constraint.lower_bound), float(constraint.upper_bound)

@@ -162,7 +162,7 @@ def _fit(
             kind=partial(_sums_like, model.means()),
         )
         if isinstance(features, ExplicitFeatures):
-            features, sums = scaled_to_evidence(model, features, sums)
+            sums = scaled_to_evidence(model, sums)
         elif len(features.rows) < sums.count:
             features, sums = _polished(model, state, sums)
         model.take_sums(features, sums)

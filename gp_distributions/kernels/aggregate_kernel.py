@@ -60,11 +60,12 @@ def aggregate_kernel(
     elif covar_module is None:
         centre, scale = _centre_and_scale(X)
         covar_module = _of_coordinates(len(centre))
-    if (level or num_kinds) and not any(
-        isinstance(part, ConstantKernel) for part in covar_module.modules()
-    ):
-        constant = ConstantKernel(constant_constraint=_log(torch.tensor([level or 1.0])))
-        covar_module = with_outputscale(covar_module) + constant.double()
+    if isinstance(covar_module, Kernel):  # ExpectedKernel refuses anything else
+        covar_module = with_outputscale(covar_module)
+        parts = list(covar_module.modules())
+        if (level or num_kinds) and not any(isinstance(part, ConstantKernel) for part in parts):
+            constant = ConstantKernel(constant_constraint=_log(torch.tensor([level or 1.0])))
+            covar_module = covar_module + constant.double()
     if num_features is None and isinstance(X, PointClouds):
         many = int((X.weights > 0).sum()) > _MANY_ATOMS
         num_features = _NUM_FEATURES if many and has_terms(covar_module) else None

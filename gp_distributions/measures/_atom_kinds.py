@@ -45,18 +45,30 @@ def with_kinds(clouds: Clouds, kinds: Any, name: Name) -> tuple[Clouds, KindName
 
 
 def with_listed_kinds(
-    clouds: Clouds, kinds: Any, labels: npt.NDArray[Any] | None, name: Name
+    clouds: Clouds,
+    kinds: Any,
+    labels: npt.NDArray[Any] | None,
+    name: Name,
+    sizes: Sequence[int] | None = None,
 ) -> tuple[Clouds, KindNames]:
-    """As :func:`with_kinds`, of kinds in a list of arrays, or in a dictionary by label."""
+    """As :func:`with_kinds`, of kinds in a list of arrays, or in a dictionary by label.
+
+    Raises:
+        ValueError: As for :func:`with_kinds`, where ``sizes`` are the numbers of atoms in bags.
+    """
     if kinds is None:
         return clouds, ()
     if isinstance(kinds, Mapping):
         kinds = [kinds[key] for key in ([] if labels is None else labels.tolist())]
     present = (clouds[1] > 0).numpy(force=True)
     items = [object_array(_entries(each)) for each in kinds]
-    for i, (item, there) in enumerate(zip(items, present, strict=True)):
-        if len(item) < there.sum():
-            raise ValueError(f"{name((i,))}: expected a kind for each atom, got {len(item)} kinds.")
+    if len(items) != len(present):
+        raise ValueError(f"Expected kinds of each of {len(present)} bags, got {len(items)}.")
+    for i, (item, size) in enumerate(zip(items, sizes or map(len, items), strict=True)):
+        if len(item) != size:
+            raise ValueError(
+                f"{name((i,))}: expected a kind for each of {size} atoms, got {len(item)}."
+            )
     padded = np.full(present.shape, items[0][0], dtype=object)
     for row, item in zip(padded, items, strict=True):
         row[: len(item)] = item

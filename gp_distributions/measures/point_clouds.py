@@ -228,7 +228,8 @@ class PointClouds(WeightedContainer):
         num_normals = num_normals or common.get("num_normals", 0)
         wording = Wording(labels=names)
         check_normals(*read[:2], num_normals, wording)
-        read, kind_names = with_listed_kinds(read, kinds, names, wording)
+        sizes = list(map(len, items))
+        read, kind_names = with_listed_kinds(read, kinds, names, wording, sizes)
         if whole:
             masses = torch.stack([cloud.mass for cloud in clouds])
             read = read[0], read[1], masses.to(read[1])
@@ -273,10 +274,10 @@ class PointClouds(WeightedContainer):
             tensor([1., 2.], dtype=torch.float64)
         """
         names = None if labels is None else np.array(labels)
-        read, kind_names = with_kinds(read_ragged(points, offsets, weights, names), None, Wording())
+        read = read_ragged(points, offsets, weights, names)
         if kinds is not None:
-            parts = np.split(np.asarray(kinds), real_array(offsets, "Offsets")[1:-1])
-            read, kind_names = with_listed_kinds(read, parts, names, Wording(labels=names))
+            kinds = np.split(np.asarray(kinds), real_array(offsets, "Offsets")[1:-1])
+        read, kind_names = with_listed_kinds(read, kinds, names, Wording(labels=names))
         return cls._read(*read, labels=names, **_known(False, 0, kind_names))
 
     @classmethod

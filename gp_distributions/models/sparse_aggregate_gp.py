@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal
 
 from botorch.models.transforms.input import InputTransform
@@ -19,6 +20,7 @@ from gp_distributions.measures.arrays import integer
 from gp_distributions.measures.atom_encoding import AtomEncoding
 from gp_distributions.measures.described import described
 from gp_distributions.measures.inputs import Inputs
+from gp_distributions.measures.training_data import TrainingData
 from gp_distributions.models.atom_predictions import AtomPredictions
 from gp_distributions.models.collapsed import ExplicitFeatures
 from gp_distributions.models.pieces import Pieces
@@ -129,6 +131,8 @@ class SparseAggregateGP(AtomPredictions, SparseDistributionGP):
         if aggregate == "sum":
             self._scale, level = scale_and_level(X, targets.squeeze(-1))
         self.encoding = AtomEncoding(X.kind_names, masses=aggregate == "sum")
+        if isinstance(self.data, TrainingData):
+            self.data = replace(self.data, encoding=self.encoding)
         return aggregate_kernel(
             X, covar_module, level=level, num_features=num_features, kinds=kinds
         )

@@ -209,6 +209,12 @@ class _FourierFeatures(torch.autograd.Function):
         return None, None, sum(both.mT.chunk(2))
 
 
+def scales_of(kernel: Kernel) -> list[Tensor]:
+    """Return the parameters that :func:`multiply` changes."""
+    names = ("raw_outputscale", "raw_variance", "raw_constant")
+    return [p for name, p in kernel.named_parameters() if name.rpartition(".")[-1] in names]
+
+
 def multiply(kernel: Kernel, factor: float) -> None:
     """Multiply a sum of scaled RBF, linear and constant kernels by a factor, in place."""
     if type(kernel) is AdditiveKernel:

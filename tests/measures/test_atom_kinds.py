@@ -114,3 +114,10 @@ def test_what_cannot_use_kinds_refuses_them() -> None:
     for call in (X.pairs, X.estimate_normals):
         with pytest.raises(ValueError, match="Expected clouds without normals and kinds"):
             call()
+
+
+def test_each_bag_has_a_kind_for_each_atom() -> None:
+    with pytest.raises(ValueError, match="Bag 1: expected a kind for each of 1 atoms, got 2"):
+        PointClouds.from_list(BAGS, kinds=[["H", "O"], ["C", "C"]])
+    with pytest.raises(ValueError, match="Expected kinds of each of 2 bags, got 1"):
+        PointClouds.from_list(BAGS, kinds=[["H", "O"]])

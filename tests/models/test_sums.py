@@ -80,7 +80,7 @@ def test_contributions_are_the_function_at_atoms_and_sum_to_predictions(make: An
     X, y = molecules(20)
     model = fit(make(X, y), restarts=0)
     mean, std = model.contributions(X)
-    assert torch.allclose(mean.sum(-1), model.predict(X)[0], rtol=1e-10, atol=1e-8)
+    assert torch.allclose(mean.sum(-1), model.predict(X)[0], rtol=1e-10, atol=0)
     assert not bool((mean[X.weights == 0] != 0).any())
     assert not bool((std < 0).any())
     atom = PointClouds(X.positions[:1, :1], kinds=X.kinds[:1, :1])  # type: ignore[index]
@@ -217,3 +217,20 @@ def test_arguments() -> None:
     with pytest.raises(ValueError, match="sum of RBFKernel"):
         SparseAggregateGP(X, y, kernel)
     assert isinstance(made(X, y, covar_module=RBFKernel()).covar_module, ExpectedKernel)
+
+
+def test_a_fit_keeps_scales_that_are_fixed() -> None:
+    X, y = molecules(20)
+    model = SparseAggregateGP(X, y, RBFKernel().double(), num_features=20)
+    scale = model.covar_module.base_kernel.kernels[0]
+    scale.raw_outputscale.requires_grad_(False)
+    before = scale.outputscale.clone()
+    fit(model, restarts=0)
+    assert torch.equal(scale.outputscale, before)
+
+
+def test_a_fit_without_kinds_scales_a_bare_kernel() -> None:
+    X, y = molecules(20)
+    plain = PointClouds(X.positions, X.masses)
+    model = SparseAggregateGP(plain, y / X.mass, RBFKernel().double(), num_features=20)
+    assert float(fit(model, restarts=0).covar_module.base_kernel.outputscale.detach()) != 1
