@@ -28,7 +28,7 @@ class AtomEncoding:
         Raises:
             ValueError: If the clouds have no kinds, or an atom has another kind.
         """
-        clouds = X.with_kind_names(self.kind_names)
+        clouds = X._with_kind_names(self.kind_names)
         if self.masses:
             clouds = PointClouds._unchecked(clouds.points, clouds.masses)
         return clouds.pack()

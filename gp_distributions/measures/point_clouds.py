@@ -139,20 +139,11 @@ class PointClouds(WeightedContainer):
         numbers = self.points[..., -1].detach().long().numpy(force=True)
         return np.array(self.kind_names)[numbers]
 
-    def with_kind_names(self, names: KindNames) -> PointClouds:
+    def _with_kind_names(self, names: KindNames) -> PointClouds:
         """Return the clouds with their kinds numbered by their places among other names.
-
-        Args:
-            names: Names of kinds, as those of training clouds.
 
         Raises:
             ValueError: If the clouds have no kinds, or an atom has another kind.
-
-        Example:
-            >>> from gp_distributions import PointClouds
-            >>> water = PointClouds([[[0.0], [1.0], [2.0]]], kinds=[["H", "O", "H"]])
-            >>> water.with_kind_names(("C", "H", "O")).points[0, :, -1]
-            tensor([1., 2., 1.], dtype=torch.float64)
         """
         if bool(names) != bool(self.kind_names):
             needed = f"with kinds, {list(names)}," if names else "without kinds"
@@ -165,7 +156,7 @@ class PointClouds(WeightedContainer):
     @classmethod
     def _concatenate(cls, parts: Sequence[PointClouds]) -> PointClouds:
         names = union([part.kind_names for part in parts])
-        return super()._concatenate([part.with_kind_names(names) for part in parts])
+        return super()._concatenate([part._with_kind_names(names) for part in parts])
 
     @classmethod
     def from_list(

@@ -99,9 +99,9 @@ def test_an_unknown_kind_is_refused() -> None:
     with pytest.raises(
         ValueError, match=r"Bag 0: expected atoms of the kinds .* got 'O' in atom 1"
     ):
-        clouds().with_kind_names(("C", "H"))
+        clouds()._with_kind_names(("C", "H"))
     with pytest.raises(ValueError, match="Expected clouds without kinds as in training"):
-        clouds().with_kind_names(())
+        clouds()._with_kind_names(())
 
 
 def test_what_cannot_use_kinds_refuses_them() -> None:
