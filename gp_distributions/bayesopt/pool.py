@@ -14,6 +14,7 @@ from torch import Tensor
 from gp_distributions.bayesopt.proposing import one_by_one
 from gp_distributions.distances.base import Distance
 from gp_distributions.distances.evaluation import looking_up, representations
+from gp_distributions.distances.principal import PrincipalDistance
 from gp_distributions.kernels.reading import distribution_kernels
 from gp_distributions.measures import PointClouds
 from gp_distributions.measures.kinds import Distributions, as_rows, kind_of
@@ -105,7 +106,10 @@ class Pool:
                 tables[key] = self._tables[key]
             if columns is None or block.columns == columns:
                 if key not in tables:
-                    tables[key] = Table(kernel.distance, inside.select(self.rows), self.memory)
+                    distance, rows = kernel.distance, inside.select(self.rows)
+                    principal = isinstance(distance, PrincipalDistance)
+                    base = tables.get((fingerprint(distance.distance), inside)) if principal else None
+                    tables[key] = Table(distance, rows, self.memory, base)
                 found.append(tables[key])
         # The tables of other columns stay, because several parts of a candidate may be in the same
         # pool. Those that the module does not use belong to the distances of earlier models.
@@ -122,19 +126,24 @@ class Table:
         distance: The distance, which is copied.
         rows: The ``N`` candidates, with only the columns that the distance reads.
         memory: Number of bytes available for the features of the candidates.
+        base: The table of the distance whose principal components are compared, if there is one.
     """
 
-    def __init__(self, distance: Distance, rows: Tensor, memory: float) -> None:
+    def __init__(
+        self, distance: Distance, rows: Tensor, memory: float, base: Table | None = None
+    ) -> None:
         # Later changes of the parameters do not affect a copy.
         self.distance = copy.deepcopy(distance).requires_grad_(False)
         self.fingerprint = fingerprint(distance)
         self.rows = rows
         self.squared = rows.new_zeros(len(rows), 1)
         self._memory = memory
+        self._base = base
         self._centre: Tensor | float = 0.0
         self._kept: list[tuple[Tensor, Tensor]] = []
         self._places: dict[bytes, int] = {}
         self._known = rows[:0]
+        self._points: list[Tensor] = []
         self._between = rows.new_zeros(1, 1)
 
     @torch.no_grad()
@@ -153,6 +162,8 @@ class Table:
             width = max(rows.shape[-1], self._known.shape[-1])
             self._known = torch.cat([pad_rows(self._known, width), pad_rows(added, width)])
             self.squared = torch.cat([self.squared, columns], dim=-1)
+            if self.distance.ard_num_dims:
+                self._points += points
             self._places |= {key: len(self._places) + i for i, key in enumerate(new, start=1)}
         return torch.tensor([self._places[key] for key in keys], device=rows.device).long()
 
@@ -170,6 +181,11 @@ class Table:
         """Features of the candidates, ``N x D``."""
         return torch.cat([found + self._centre for found, _ in self._blocks()])
 
+    def features_at(self, places: Tensor) -> Tensor:
+        """Return the features of the clouds of ``M`` places, ``M x D``, zero for candidates."""
+        zero = torch.zeros_like(self.features[:1])
+        return torch.cat([zero, *self._points])[places]
+
     def _compared(self, found: Tensor, norms: Tensor, points: Sequence[Tensor]) -> Tensor:
         if not self.distance.euclidean:
             return torch.cat([self.distance.compare_all(found, point) for point in points], dim=-1)
@@ -185,8 +201,7 @@ class Table:
             yield from self._kept
             return
         kept: list[tuple[Tensor, Tensor]] = []
-        for number, part in enumerate(self.rows.split(_BLOCK)):
-            found = representations(self.distance, part)
+        for number, found in enumerate(self._represented()):
             if self.distance.euclidean:
                 if not number:
                     self._centre = found.mean(0)  # close to all features, which preserves digits
@@ -196,6 +211,14 @@ class Table:
                 kept.append(block)
             yield block
         self._kept = kept
+
+    def _represented(self) -> Iterator[Tensor]:
+        if self._base is not None and isinstance(self.distance, PrincipalDistance):
+            for found, _ in self._base._blocks():
+                yield self.distance.project(found + self._base._centre)
+        else:
+            for part in self.rows.split(_BLOCK):
+                yield representations(self.distance, part)
 
 
 class PoolLookUp:
@@ -211,6 +234,7 @@ class PoolLookUp:
 
     Attributes:
         batch: Indices of the candidates that are being evaluated.
+        asked: Rows of these candidates, which are known without comparison if a kernel sees them as such.
         constant: Whether candidates do not move, although the inputs that hold them require a gradient.
     """
 
@@ -218,6 +242,7 @@ class PoolLookUp:
         self._tables = tables
         self.batch = torch.tensor([])
         self.constant = False
+        self.asked = torch.tensor([])
 
     def __call__(self, distance: Any, x1: Tensor, x2: Tensor | None, diag: bool) -> Tensor | None:
         """Return squared distances, or ``None`` if they have to be computed."""
@@ -246,10 +271,8 @@ class PoolLookUp:
             places = self._places(table, rows)
             if places is None or bool(places.all()):
                 continue
-            with looking_up(None):
-                first = representations(table.distance, rows[(0,) * (rows.dim() - 2)])
             found = table.features[self.batch].reshape(len(rows), *[1] * (rows.dim() - 2), -1)
-            return torch.where((places == 0).unsqueeze(-1), found, first)
+            return torch.where((places == 0).unsqueeze(-1), found, table.features_at(places))
         return None
 
     def _places(self, table: Table, rows: Tensor) -> Tensor | None:
@@ -258,6 +281,8 @@ class PoolLookUp:
         if (rows.requires_grad and not self.constant) or width < table.rows.shape[-1]:
             return None
         rows = rows.detach()
+        if rows.numel() == self.asked.numel() and rows.data_ptr() == self.asked.data_ptr():
+            return torch.zeros(1, dtype=torch.long, device=rows.device)
         if (once := drop_copies(rows)).dim() == 2 and (len(self.batch) > 1 or not axes):
             return table.places(once)
         if len(rows) != len(self.batch):
@@ -342,7 +367,8 @@ def optimize_over_pool(
         choices = left[~torch.isin(left, torch.stack(found))] if found else left
         parts = []
         for look_up.batch in choices.split(batch_size):
-            parts.append(acquisition(pool.rows[look_up.batch].unsqueeze(-2)))
+            look_up.asked = pool.rows[look_up.batch].unsqueeze(-2)
+            parts.append(acquisition(look_up.asked))
         best, place = torch.cat(parts).max(0)  # NaN if any value is
         values.append(best)
         return choices[place]

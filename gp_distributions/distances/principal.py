@@ -128,9 +128,10 @@ class PrincipalDistance(DistanceWrapper):
 
     def represent(self, points: Tensor, weights: Tensor) -> Tensor:
         """Return the scaled principal components of the features of clouds."""
-        return self._projected(self.distance.represent(points, weights))
+        return self.project(self.distance.represent(points, weights))
 
-    def _projected(self, features: Tensor) -> Tensor:
+    def project(self, features: Tensor) -> Tensor:
+        """Return the scaled principal components of features of the distance, ``... x D``."""
         if len(self.components) != features.shape[-1]:
             raise ValueError(
                 f"Expected clouds with {len(self.components)} features, got {features.shape[-1]}: the "
@@ -152,7 +153,7 @@ class PrincipalDistance(DistanceWrapper):
         """Represent rows that hold features, of which other distances can be made, too."""
         if rows.rows.shape[:-1].numel() > _HELD and not evaluation.holds(self.distance, rows):
             return super().represent_held(rows)
-        return self._projected(evaluation.representations(self.distance, rows))
+        return self.project(evaluation.representations(self.distance, rows))
 
     def extra_repr(self) -> str:
         """Return the settings, for printing."""
