@@ -26,6 +26,7 @@ from gp_distributions.distances import (
     ChiSquared,
     Distance,
     PrincipalDistance,
+    SizedDistance,
     StandardizedDistance,
 )
 from gp_distributions.kernels.profiles import PROFILES
@@ -154,6 +155,13 @@ def _standardized(
     return standardized
 
 
+def _sized(distance: Callable[..., Distance], **options: Any) -> Distance:
+    """A distance whose unit of sizes comes from other rows than those of the tests."""
+    sized = SizedDistance(distance(), **options)
+    sized.adapt(CLOUDS.rows(20, seed=7))
+    return sized
+
+
 def _principal(distance: Callable[..., Distance], inputs: Inputs = CLOUDS) -> Distance:
     """A distance whose components come from other rows than those of the tests."""
     principal = PrincipalDistance(distance(), num_components=8)
@@ -213,6 +221,8 @@ DISTANCES: dict[str, Case[Distance]] = {
     "standardized-gaussians": Case(
         partial(_standardized, partial(Fourier, 2, inputs="gaussians"), GAUSSIANS), GAUSSIANS
     ),
+    "sized-sw2": Case(partial(_sized, _SLICED), settings={"factor": 0.5}),
+    "sized-mmd": Case(partial(_sized, partial(MMD, 2, bandwidth=1.0)), settings={"factor": 0.5}),
     "principal-sw2": Case(partial(_principal, _SLICED)),
     "principal-gaussians": Case(
         partial(_principal, partial(SlicedWasserstein, 2, inputs="gaussians"), GAUSSIANS),

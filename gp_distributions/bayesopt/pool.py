@@ -108,7 +108,9 @@ class Pool:
                 if key not in tables:
                     distance, rows = kernel.distance, inside.select(self.rows)
                     principal = isinstance(distance, PrincipalDistance)
-                    base = tables.get((fingerprint(distance.distance), inside)) if principal else None
+                    base = (
+                        tables.get((fingerprint(distance.distance), inside)) if principal else None
+                    )
                     tables[key] = Table(distance, rows, self.memory, base)
                 found.append(tables[key])
         # The tables of other columns stay, because several parts of a candidate may be in the same
@@ -234,7 +236,7 @@ class PoolLookUp:
 
     Attributes:
         batch: Indices of the candidates that are being evaluated.
-        asked: Rows of these candidates, which are known without comparison if a kernel sees them as such.
+        asked: Rows of these candidates, which are not compared if a kernel sees this tensor itself.
         constant: Whether candidates do not move, although the inputs that hold them require a gradient.
     """
 

@@ -9,6 +9,7 @@ from gpytorch.kernels import ScaleKernel
 
 from gp_distributions.distances.base import Distance
 from gp_distributions.distances.mmd import MMD
+from gp_distributions.distances.sized import SizedDistance
 from gp_distributions.distances.sliced_wasserstein import SlicedWasserstein
 from gp_distributions.distances.standardized import StandardizedDistance
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
@@ -33,15 +34,15 @@ def default_kernel(X: Distributions | Block, batch_shape: torch.Size = _NO_BATCH
 def default_distance(X: Distributions | Block) -> StandardizedDistance:
     """Make the distance that models have if none is passed.
 
-    It is the sliced Wasserstein distance, for mixtures the maximum mean discrepancy, and is
-    :func:`standardized`.
+    It is the sliced Wasserstein distance, for mixtures the maximum mean discrepancy, is
+    :func:`standardized`, and sees the sizes of bags: :func:`sized`.
 
     Args:
         X: Training inputs, or the layout of their rows.
     """
     kind = X.kind if isinstance(X, Block) else KINDS[type(X)]
     distance = MMD if kind == "mixtures" else SlicedWasserstein
-    return standardized(distance(X.dim, inputs=kind), X)
+    return standardized(sized(distance(X.dim, inputs=kind), X), X)
 
 
 def standardized(distance: Distance, X: Distributions | Block) -> StandardizedDistance:
@@ -52,6 +53,18 @@ def standardized(distance: Distance, X: Distributions | Block) -> StandardizedDi
         X: Training inputs, or the layout of their rows.
     """
     return StandardizedDistance(distance, **geometry_of(X))
+
+
+def sized(distance: Distance, X: Distributions | Block) -> Distance:
+    """Let a distance see the sizes of bags, as a :class:`SizedDistance`, if they vary.
+
+    Args:
+        distance: A distance that was made for the user.
+        X: Training inputs, or the layout of their rows. The number of points of a shape does not count.
+    """
+    if isinstance(X, PointClouds) and not X.geometric and int(X.sizes.min()) < int(X.sizes.max()):
+        return SizedDistance(distance)
+    return distance
 
 
 def geometry_of(X: object) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from gp_distributions.distances.mmd import MMD
 from gp_distributions.distances.rigid_sliced_wasserstein import RigidSlicedWasserstein
 from gp_distributions.distances.sliced_wasserstein import SlicedWasserstein
 from gp_distributions.distances.transport import LinearTransport
-from gp_distributions.kernels.default import in_spread, standardized
+from gp_distributions.kernels.default import in_spread, sized, standardized
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.kernels.mixed import mixed_kernel
 from gp_distributions.measures.gaussian_mixtures import GaussianMixtures
@@ -114,7 +114,7 @@ def _distances(X: Distributions, seed: int) -> dict[str, Distance]:
     space = dim - normals
     if not isinstance(X, GaussianMixtures) and space in (2, 3) and normals in (0, space):
         found["rigid"] = RigidSlicedWasserstein(dim, inputs=KINDS[type(X)], normals=normals)
-    found = {name: standardized(distance, X) for name, distance in found.items()}
+    found = {name: standardized(sized(distance, X), X) for name, distance in found.items()}
     for distance in found.values():
         distance.adapt(rows)
     return found

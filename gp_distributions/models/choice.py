@@ -14,8 +14,8 @@ class Choice:
     """The metric that :func:`fit` chose for a model without a kernel, and why.
 
     Attributes:
-        name: ``"isotropic"``, the default kernel, or ``"mixture"``, the equal mixture of it and two
-            kernels on principal components.
+        name: ``"isotropic"``, the default kernel, or ``"mixture"``, the equal mixture of it with
+            others.
         log_densities: Mean log density of a held-out target by the name of the alternative, in units in
             which the targets have a standard deviation of one; of classes, mean log probability of a
             held-out label. Empty if there were too few clouds to compare, or nothing to choose.
@@ -27,7 +27,7 @@ class Choice:
     Example:
         >>> from gp_distributions.models.choice import Choice
         >>> print(Choice("mixture", {"isotropic": -0.52, "mixture": -0.31}, 5, 60))
-        Mixture of three kernels: held-out log density -0.310, isotropic -0.520 (5 folds of 60 clouds)
+        Mixture of kernels: held-out log density -0.310, isotropic -0.520 (5 folds of 60 clouds)
     """
 
     name: str
@@ -45,7 +45,7 @@ class Choice:
         return chosen - min(self.log_densities.values())
 
     def __str__(self) -> str:
-        title = {ISOTROPIC: "One isotropic kernel", MIXTURE: "Mixture of three kernels"}
+        title = {ISOTROPIC: "One isotropic kernel", MIXTURE: "Mixture of kernels"}
         if not self.log_densities and self.name == MIXTURE:
             return f"{title[self.name]}, not compared with the isotropic one"
         if not self.log_densities:
