@@ -14,6 +14,9 @@ from gp_distributions.rows.fingerprint import fingerprint
 
 ValueT = TypeVar("ValueT")
 
+# What is computed from each row alone, ``... x N x D``.
+_OF_EACH = ("fixed", "norms")
+
 
 class EmbeddedRows:
     """Rows, and what modules have computed from them.
@@ -80,7 +83,7 @@ class EmbeddedRows:
         """
         taken = EmbeddedRows(rows, prepared=self.prepared)
         for key, (state, value) in self._known.items():
-            if isinstance(key, tuple) and key[0] == "fixed":
+            if isinstance(key, tuple) and key[0] in _OF_EACH:
                 taken._known[key] = state, value.index_select(-2, index)
         return taken
 

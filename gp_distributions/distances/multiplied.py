@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gp_distributions.distances import evaluation
 from gp_distributions.distances.base import Distance
-from gp_distributions.distances.embedded_rows import Rows, rows_of
+from gp_distributions.distances.embedded_rows import Rows, embedded, rows_of
 from gp_distributions.distances.wrapper import DistanceWrapper
 from gp_distributions.rows.clouds import join_rows
 
@@ -78,7 +78,14 @@ class MultipliedDistance(DistanceWrapper):
         """Compute squared distances to the origin of inner products of the distance."""
         this: Any = self  # mypy: wrappers only read what the protocol may set
         evaluation.adapt(this, rows_of(rows))
-        return self.distance.squared_norms(evaluation.settled(this)._multiplied(rows_of(rows)))
+        fixed = evaluation.settled(this)
+
+        def norms() -> Tensor:
+            return self.distance.squared_norms(fixed._multiplied(rows_of(rows))).unsqueeze(-1)
+
+        tracked = rows_of(rows).requires_grad or any(p.requires_grad for p in fixed.parameters())
+        found = norms() if tracked else embedded(rows).derived("norms", norms, by=self)
+        return found.squeeze(-1)
 
     def _multiplied(self, rows: Tensor) -> Tensor:
         """Return the rows that the distance reads."""

@@ -75,7 +75,7 @@ class SizedDistance(DistanceWrapper):
         sizes = effective_sizes(*self.block.split(rows)).log()
         spread = (sizes.unsqueeze(-1) - sizes).square().sum()
         ratio = self.distance.squared(rows).sum() / spread
-        self.unit.copy_(ratio.sqrt() if spread > 0 else 0.0)
+        self.unit.copy_(torch.where(spread > 0, ratio.sqrt(), 0.0))
 
     def represent_rows(self, rows: Tensor, factors: Tensor | None = None) -> Tensor:
         """Represent all rows as the distance does, with their log sizes at the end."""

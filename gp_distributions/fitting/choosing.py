@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from gpytorch.kernels import ScaleKernel
@@ -50,6 +50,13 @@ _FACTORS = (1.0, 3.0, 6.0)
 _LOOSE = {"ftol": 1e-3, "gtol": 1e-3}
 
 
+class _Others(NamedTuple):
+    """Distances of the members besides the isotropic one: found anew in each fold if None, or none."""
+
+    principal: Sequence[PrincipalDistance] | None
+    embeddings: Distance | None
+
+
 def choose_metric(
     model: DistributionGP,
     *,
@@ -63,12 +70,12 @@ def choose_metric(
 
     The alternative is the equal mixture (:class:`EqualMixture`) of the isotropic kernel; of kernels on a
     :class:`PrincipalDistance` with exponent 1/2, of at most 50 and ``T - 1`` components, and exponent
-    1, of at most 50 and ``T / 3`` components; and, of bags, of a kernel linear in mean embeddings
-    (:class:`MMD`), because many targets are averages over atoms. Five folds decide by the mean log
-    density of held-out targets, or log probability of held-out labels, of which the mixture must gain
-    0.02. In each, components and hyperparameters are found anew without the fold, starting from the
-    hyperparameters that were fitted to all clouds. Of more than 1,000 clouds, a random 500 decide.
-    Fewer than 10 clouds are not compared.
+    1, of at most 50 and ``T / 3`` components; and, in a model of bags without a kernel, of a kernel
+    linear in mean embeddings (:class:`MMD`), because many targets are averages over atoms. Five folds
+    decide by the mean log density of held-out targets, or log probability of held-out labels, of which
+    the mixture must gain 0.02. In each, components and hyperparameters are found anew without the fold,
+    starting from the hyperparameters that were fitted to all clouds. Of more than 1,000 clouds, a
+    random 500 decide. Fewer than 10 clouds are not compared.
 
     Args:
         model: A fitted model whose kernel is the default one.
@@ -76,12 +83,12 @@ def choose_metric(
         options: Options of the fits of members to all clouds.
         progress: Whether to show a progress bar if the choice takes more than a few seconds.
         name: ``"isotropic"`` or ``"mixture"`` to skip the comparison. Default: compare.
-        principal: Distances of the principal members, which are then the same in all folds, and no
-            linear member. Default: :func:`principal_distances` of the training clouds, or of those of
-            a fold.
+        principal: Distances of the principal members, which are then the same in all folds. Default:
+            :func:`principal_distances` of the training clouds, or of those of a fold.
     """
     size = model.train_targets.shape[-1]
     model.mixture = model.choice = None
+    others = _Others(principal, _mean_embeddings(model))
     bar = tqdm(desc="Choosing", unit=" evaluations", delay=PATIENCE, disable=not progress)
     tick = bar.update
     model.train()
@@ -90,7 +97,7 @@ def choose_metric(
             found: dict[str, float] = {}
             fitted: list[DistributionGP] = []
             if name is None and size >= _FEWEST:
-                found, fitted = _compared(model, principal, seed, options, tick)
+                found, fitted = _compared(model, others, seed, options, tick)
             if name is None:
                 gains = found and found[MIXTURE] - found[ISOTROPIC] > _GAIN
                 name = MIXTURE if gains else ISOTROPIC
@@ -98,7 +105,7 @@ def choose_metric(
                 members = [model.with_kernel(model.covar_module)]
                 members[0].likelihood, members[0].mean_module = model.likelihood, model.mean_module
                 if not fitted or size > subset_start.LARGE:  # those of a subset do not serve all
-                    fitted = _other_members(model, principal, seed, options, tick)
+                    fitted = _other_members(model, others, seed, options, tick)
                 members += fitted
                 model.mixture = EqualMixture(members)
             num_clouds = size if size <= subset_start.LARGE else subset_start.SUBSET
@@ -136,13 +143,13 @@ def choose_normals_factor(
 
 def _other_members(
     model: DistributionGP,
-    principal: Sequence[PrincipalDistance] | None,
+    others: _Others,
     seed: int,
     options: dict[str, Any] | None,
     tick: Callable[[], object],
 ) -> list[DistributionGP]:
     """Return the other members of the mixture, fitted to the training clouds of a model."""
-    members = list(_unfitted(model, principal))
+    members = list(_unfitted(model, others))
     for member in members:
         ascent, start = Ascent(member, tick, options), values_of(member)
         if has_subsets(member):
@@ -170,19 +177,26 @@ def principal_distances(distance: Distance, rows: EmbeddedRows) -> list[Principa
     return found
 
 
-def _unfitted(
-    model: DistributionGP, principal: Sequence[PrincipalDistance] | None
-) -> Iterator[DistributionGP]:
+def _mean_embeddings(model: DistributionGP) -> Distance | None:
+    """Return the distance of the linear member of a model of bags without a kernel."""
+    distance = model.covar_module.base_kernel.distance
+    if not model.chooses_metric or distance.inputs != "clouds" or distance.geometric:
+        return None
+    return StandardizedDistance(MMD(distance.dim, num_features=_FEATURES))
+
+
+def _unfitted(model: DistributionGP, others: _Others) -> Iterator[DistributionGP]:
     """Yield models on principal components, with lengthscales at the mode of their prior, and linear."""
     rows = model._compared(model.embedded_rows(model.train_inputs[0]))
     base = model.covar_module.base_kernel
     kernels = [
         DistributionKernel(distance, base.profile, batch_shape=base.batch_shape)
-        for distance in principal or principal_distances(base.distance, rows)
+        for distance in others.principal or principal_distances(base.distance, rows)
     ]
-    if principal is None and base.distance.inputs == "clouds" and not base.distance.geometric:
-        embeddings = StandardizedDistance(MMD(base.distance.dim, num_features=_FEATURES))
-        kernels.append(DistributionKernel(embeddings, "linear", batch_shape=base.batch_shape))
+    if others.embeddings is not None:
+        kernels.append(
+            DistributionKernel(others.embeddings, "linear", batch_shape=base.batch_shape)
+        )
     for kernel in kernels:
         scaled = ScaleKernel(kernel, batch_shape=model.covar_module.batch_shape).to(rows.rows)
         yield model.with_kernel(scaled)
@@ -190,7 +204,7 @@ def _unfitted(
 
 def _compared(
     model: DistributionGP,
-    principal: Sequence[PrincipalDistance] | None,
+    others: _Others,
     seed: int,
     options: dict[str, Any] | None,
     tick: Callable[[], object],
@@ -198,13 +212,13 @@ def _compared(
     """Return the mean held-out log density of each alternative, and the other members, fitted."""
     if model.train_targets.shape[-1] > subset_start.LARGE:
         model = on_subset(model, subset_start.SUBSET, seed=seed)
-    fitted = _other_members(model, principal, seed, options, tick)
+    fitted = _other_members(model, others, seed, options, tick)
     totals = {ISOTROPIC: 0.0, MIXTURE: 0.0}
     for train, test in _folds(model, seed):
         part = model.subset(train)
         shared = {id(m): m for m in model.covar_module.base_kernel.distance.modules()}
         isotropic = part.with_kernel(copy.deepcopy(model.covar_module, shared))
-        members = [isotropic, *_unfitted(part, principal)]
+        members = [isotropic, *_unfitted(part, others)]
         for member, start in zip(members, [model, *fitted], strict=True):
             _start_at(member, start)
             ascent = Ascent(member, tick, _LOOSE)

@@ -60,6 +60,20 @@ def test_data_choose(chosen: DistributionGP) -> None:
     assert (isotropic.choice.name, isotropic.members) == ("isotropic", [isotropic])
 
 
+def test_averages_over_atoms_have_a_linear_member() -> None:
+    generator = torch.Generator().manual_seed(0)
+    kinds = torch.rand(120, 3, generator=generator).double()
+    people = torch.multinomial(kinds, 100, replacement=True, generator=generator)
+    X = PointClouds(torch.nn.functional.one_hot(people, 3).double())
+    y = (people == 0).double().mean(-1)
+    model = fit(DistributionGP(X[:60], y[:60]), progress=False)
+    choose_metric(model, name="mixture")
+    assert len(model.members) == 4
+    *_, linear = model.members
+    error = linear.predict(X[60:])[0] - y[60:]
+    assert error.square().mean() < 1e-4 * y.var()
+
+
 def test_members_are_those_of_principal_distances(chosen: DistributionGP) -> None:
     X, y = blobs(60)
     new, _ = blobs(7, seed=1)
