@@ -44,9 +44,11 @@ def default_kernels(X: Inputs, *, seed: int = 0) -> dict[str, Kernel]:
     (``"energy"``); :class:`LinearTransport` to a mean shape of 20 atoms (``"transport"``); and in two
     and three dimensions :class:`RigidSlicedWasserstein` (``"rigid"``). Each has the profiles
     ``"matern52"`` and ``"exponential"``, which share its distances, so that the clouds are embedded
-    only once. All measure each coordinate in its spread over ``X``: :class:`StandardizedDistance`.
-    With more than 44,721 atoms, MMD has 500 features, and the energy distance is left out; linear
-    transport is left out if the mean shape is a point, as for clouds of one atom.
+    only once. For bags, which are not ``geometric``, :class:`MMD` at the median distance also has the
+    profile ``"linear"``, for targets that are averages over atoms. All measure each coordinate in its
+    spread over ``X`` (:class:`StandardizedDistance`), and see the sizes of bags if they vary
+    (:class:`SizedDistance`). With more than 44,721 atoms, MMD has 500 features, and the energy distance
+    is left out; linear transport is left out if the mean shape is a point, as for clouds of one atom.
 
     :class:`Gaussians` have those distances that have closed forms, and :class:`GaussianMixtures` MMD
     at three scales. For :class:`MixedInputs`, each kernel is the product of such a kernel for each
@@ -80,11 +82,15 @@ def default_kernels(X: Inputs, *, seed: int = 0) -> dict[str, Kernel]:
             "Expected PointClouds, Gaussians, GaussianMixtures or MixedInputs, got "
             f"{type(X).__name__}."
         )
-    return {
+    distances = _distances(X, seed)
+    kernels: dict[str, Kernel] = {
         f"{name} {profile}": ScaleKernel(DistributionKernel(distance, profile))
-        for name, distance in _distances(X, seed).items()
+        for name, distance in distances.items()
         for profile in _PROFILES
     }
+    if isinstance(X, PointClouds) and not X.geometric:
+        kernels["mmd linear"] = ScaleKernel(DistributionKernel(distances["mmd"], "linear"))
+    return kernels
 
 
 def _distances(X: Distributions, seed: int) -> dict[str, Distance]:
