@@ -65,8 +65,9 @@ class ShapeOptimizer:
             or 0 if several kernels are compared.
         model: A function that makes a model, to be fitted, from a ``T x width`` tensor of inputs (rows,
             or designs for a :class:`DesignSearch`) and a ``T x outcomes`` tensor. Its random numbers, if
-            any, must have a fixed seed. Default, for each outcome: the mixture of three kernels that
-            :func:`gp_distributions.fit` has to choose from, always, all fitted anew at each step. They
+            any, must have a fixed seed. Default, for each outcome: the mixture of the isotropic kernel
+            and of those on principal components that :func:`gp_distributions.fit` has to choose from,
+            always, all fitted anew at each step. They
             measure coordinates in their spread over all clouds of the search, and the principal
             components are those of all its clouds, if they are known. For a :class:`MixedSearch` it is
             a :func:`mixed_kernel`. Isotropic kernels have a :func:`median_lengthscale_prior`.

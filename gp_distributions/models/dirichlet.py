@@ -39,7 +39,7 @@ class DirichletFactors:
         self._classes = [(labels == c).nonzero().flatten() for c in range(len(noise))]
         blocks = [self._inverse[members][:, members] for members in self._classes]
         self._inner = [
-            torch.linalg.cholesky(torch.eye(len(block), **like) - self._gap * block)
+            psd_safe_cholesky(torch.eye(len(block), **like) - self._gap * block)
             for block in blocks
         ]
 
