@@ -80,7 +80,10 @@ def search(blades: Blades, pool: Pool, model: Any, seed: int) -> Outcome:
     outcome: Outcome = {"regret": blades.efficiency[order[0]] - best}
     for name, count in (("top", TOP), ("best", 1)):
         hit = np.isin(found, order[:count])
-        outcome[name], outcome[f"{name}_at"] = hit.any(), hit.argmax() + 1 if hit.any() else EVALUATIONS
+        outcome[name], outcome[f"{name}_at"] = (
+            hit.any(),
+            hit.argmax() + 1 if hit.any() else EVALUATIONS,
+        )
     return outcome
 
 

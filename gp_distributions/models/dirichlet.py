@@ -39,8 +39,7 @@ class DirichletFactors:
         self._classes = [(labels == c).nonzero().flatten() for c in range(len(noise))]
         blocks = [self._inverse[members][:, members] for members in self._classes]
         self._inner = [
-            psd_safe_cholesky(torch.eye(len(block), **like) - self._gap * block)
-            for block in blocks
+            psd_safe_cholesky(torch.eye(len(block), **like) - self._gap * block) for block in blocks
         ]
 
     def logdet(self) -> Tensor:

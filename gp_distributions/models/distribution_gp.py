@@ -89,9 +89,10 @@ class DistributionGP(Regression, SingleTaskGP):
         covar_module: A kernel on rows. The default for :class:`PointClouds` and :class:`Gaussians` is a
             scaled Matern 5/2 kernel of ``SlicedWasserstein`` for each output, inside a
             :class:`StandardizedDistance`, which measures each coordinate in its spread over the
-            training atoms, and with the sizes of bags if they vary (:class:`SizedDistance`); and for :class:`MixedInputs` it is ``mixed_kernel(train_X)``. A kernel that
-            is passed reads coordinates in their own units. If it has no outputscale, the model puts it
-            into a ``ScaleKernel``, whose outputscale is one before a fit; to fix it, pass
+            training atoms, and with the sizes of bags if they vary (:class:`SizedDistance`). For
+            :class:`MixedInputs` it is ``mixed_kernel(train_X)``. A kernel that is passed reads
+            coordinates in their own units. If it has no outputscale, the model puts it into a
+            ``ScaleKernel``, whose outputscale is one before a fit; to fix it, pass
             ``ScaleKernel(kernel)`` with ``raw_outputscale.requires_grad_(False)``.
         likelihood: The likelihood. Its noise is in units of the transformed targets, which are
             standardised by default. The default is Gaussian noise with BoTorch's log-normal prior and,
