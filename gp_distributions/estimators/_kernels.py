@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 import torch
@@ -26,7 +26,7 @@ from gp_distributions.distances import (
 from gp_distributions.distances.transport import TransportDistance
 from gp_distributions.estimators._samples import DistributionEstimator, as_array
 from gp_distributions.kernels import DistributionKernel, Profile, mixed_kernel
-from gp_distributions.kernels.default import in_spread, standardized
+from gp_distributions.kernels.default import in_spread, sized, standardized
 from gp_distributions.kernels.mixed import Structure
 from gp_distributions.measures import MixedInputs, PointClouds, ReferenceMeasure
 from gp_distributions.measures.inputs import Inputs
@@ -52,7 +52,7 @@ _DISTANCES: dict[str, type[Distance]] = {
 class DistanceEstimator(DistributionEstimator):
     """Base class of estimators that compare distributions by a distance."""
 
-    distance: str | Distance = "sliced_wasserstein"
+    distance: str | Distance | None = "sliced_wasserstein"
     _: KW_ONLY
     options: Options = None
 
@@ -69,7 +69,8 @@ class DistanceEstimator(DistributionEstimator):
                 :class:`Distance`, or if that distance has another dimension than the training
                 distributions or reads other inputs, such as indices of objects.
         """
-        distance, given, kind = self.distance, dict(self.options or {}), KINDS[type(training)]
+        distance = self.distance or "sliced_wasserstein"
+        given, kind = dict(self.options or {}), KINDS[type(training)]
         if isinstance(distance, Distance):
             if given:
                 raise ValueError(
@@ -105,6 +106,7 @@ class ProcessEstimator(DistanceEstimator):
     _least_samples = 2
     _takes_mixed = True
 
+    distance: str | Distance | None = field(default=None, kw_only=False)
     profile: str | Profile = "matern52"
     kernel: Kernel | None = None
     structure: Structure = "product"
@@ -123,10 +125,13 @@ class ProcessEstimator(DistanceEstimator):
         refuse_mask(y, "y")
         return as_array(y)
 
-    def _make_kernel(self, training: Inputs, *, outputs: tuple[int, ...] = ()) -> Kernel:
-        """Make the kernel; if there are several outputs, each has its own parameters."""
+    def _make_kernel(self, training: Inputs, *, outputs: tuple[int, ...] = ()) -> Kernel | None:
+        """Make the kernel, or None for the default; several outputs have their own parameters."""
         if self.kernel is not None:
             return copy.deepcopy(self.kernel)
+        default = self.distance is None and not self.options and self.profile == "matern52"
+        if default and not isinstance(training, MixedInputs):
+            return None
         batch_shape = torch.Size(size for size in outputs if size > 1)
         if isinstance(training, MixedInputs):
             blocks = training.blocks.items()
@@ -146,6 +151,8 @@ class ProcessEstimator(DistanceEstimator):
         named = not isinstance(self.distance, Distance)
         seen = in_spread(training) if named and isinstance(training, PointClouds) else training
         distance = self._make_distance(seen)
+        if self.distance is None:
+            distance = sized(distance, training)
         if named and distance.reads_coordinates:
             distance = standardized(distance, training)
         return DistributionKernel(distance, profile, batch_shape=batch_shape)

@@ -34,6 +34,7 @@ from gp_distributions import (
     StandardizedDistance,
     fit,
 )
+from gp_distributions.distances import SizedDistance
 from gp_distributions.distances.mmd import MMD
 from gp_distributions.estimators import (
     DistributionGPClassifier,
@@ -139,7 +140,9 @@ def test_regressor_is_the_model() -> None:
     clouds = PointClouds.from_list(X)
     model = fit(DistributionGP(clouds, y), restarts=1, seed=3)
     mean, std = model.predict(clouds)
-    found, spread = DistributionGPRegressor(seed=3).fit(X, y).predict(X, return_std=True)
+    regressor = DistributionGPRegressor(seed=3).fit(X, y)
+    assert regressor.model_.choice is not None
+    found, spread = regressor.predict(X, return_std=True)
     np.testing.assert_allclose(found, mean.numpy(), rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(spread, std.numpy(), rtol=1e-2)
     both = np.stack([y, -2 * y + 5], 1)
@@ -154,7 +157,7 @@ def test_sparse_regressor_is_the_sparse_model() -> None:
     X, y = bags(40)
     y = y + 0.1 * np.random.default_rng(0).normal(size=40)
     clouds = PointClouds.from_list(X)
-    distance = StandardizedDistance(SlicedWasserstein(2, **SMALL))
+    distance = StandardizedDistance(SizedDistance(SlicedWasserstein(2, **SMALL)))
     kernel = ScaleKernel(DistributionKernel(distance))
     model = SparseDistributionGP(clouds, y, kernel, num_inducing=20, seed=3)
     mean, std = fit(model, restarts=0, seed=3).predict(clouds)

@@ -142,7 +142,7 @@ class TestEstimators:
         found = regressor(restarts=1).fit(FRAME[:20], Y[:20])
         made = regressor()._make_kernel(INPUTS[:20])
         model = fit(DistributionGP(INPUTS[:20], Y[:20], made), restarts=1, seed=0)
-        assert made.base_kernel.kernels[0].base_kernel.distance.distance.num_slices == 5
+        assert made.base_kernel.kernels[0].base_kernel.distance.distance.distance.num_slices == 5
         mean, std = found.predict(FRAME[20:], return_std=True)
         expected = model.predict(INPUTS[20:])
         np.testing.assert_allclose(mean, expected[0], rtol=1e-9)
