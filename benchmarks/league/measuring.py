@@ -18,7 +18,7 @@ from benchmarks.league.networks import attention, deep_sets
 from benchmarks.league.ours import comparison, default, linear, log_size
 from benchmarks.league.scores import Fold, Prediction, scored
 from benchmarks.league.sets import Task
-from benchmarks.league.tables import boosting, forest, gaussian_process, support_vectors
+from benchmarks.league.tables import boosting, forest, gaussian_process, principal, support_vectors
 
 LINES = Path(__file__).parents[1] / "results" / "league.jsonl"
 OURS: dict[str, Callable[[Fold], Prediction]] = {"default": default, "comparison": comparison}
@@ -28,6 +28,7 @@ PEERS: dict[str, Callable[[Fold], Prediction]] = {
     "SVM": support_vectors,
     "GP": gaussian_process,
     "set kernel": set_kernel,
+    "principal": principal,
     "random features": random_features,
     "DeepSets": deep_sets,
     "attention": attention,
@@ -85,6 +86,7 @@ def measure(
         for number, fold in enumerate(folds(task, repetition))
         if number < most
     ]
+    methods = [m for m in methods if m != "principal" or task.aligned is not None]
     todo = [(m, *part) for part in parts for m in methods if (name, m, *part[:2]) not in done]
     file.parent.mkdir(parents=True, exist_ok=True)
     for method, repetition, number, fold in progress(todo, name):

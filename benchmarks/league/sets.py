@@ -18,8 +18,15 @@ import torch
 from numpy.typing import NDArray
 
 import gp_distributions as gd
-from benchmarks.shapes import principal_axes
-from gp_distributions.datasets import load_cells
+from benchmarks.prediction import molecules as qm9
+from benchmarks.shapes import ordinates, principal_axes
+from gp_distributions.datasets import (
+    load_airfoils,
+    load_cells,
+    load_molecules,
+    random_blades,
+    random_patients,
+)
 
 Array = NDArray[np.float64]
 # Outlines become so many points at equal arc length.
@@ -33,10 +40,12 @@ class Task:
     Attributes:
         clouds: The ``N`` bags.
         y: The ``N`` targets: numbers, or labels as strings.
+        aligned: Coordinates of shapes at corresponding places, ``N x D``, if there are any.
     """
 
     clouds: gd.PointClouds
     y: NDArray[Any]
+    aligned: Array | None = None
 
     @property
     def labelled(self) -> bool:
@@ -44,7 +53,8 @@ class Task:
         return self.y.dtype.kind == "U"
 
     def __getitem__(self, index: Any) -> Task:
-        return Task(self.clouds[torch.as_tensor(index)], self.y[index])
+        aligned = None if self.aligned is None else self.aligned[index]
+        return Task(self.clouds[torch.as_tensor(index)], self.y[index], aligned)
 
     def bags(self) -> list[Array]:
         """Return the atoms of each bag; all weights of a bag are equal."""
@@ -98,7 +108,8 @@ def outlines(name: str) -> Task:
         angles = 2 * np.pi * np.arange(len(z)) / len(z)
         radii = np.maximum(1 + z / 4, 0.05)
         curves.append(radii * np.stack([np.cos(angles), np.sin(angles)], -1))
-    return Task(gd.PointClouds.from_curves(curves, atoms=ATOMS, normals=True), np.array(labels))
+    clouds = gd.PointClouds.from_curves(curves, atoms=ATOMS, normals=True)
+    return Task(clouds, np.array(labels), clouds.positions.flatten(1).numpy())
 
 
 def vowels() -> Task:
@@ -112,6 +123,55 @@ def cells(what: str) -> Task:
     turned = principal_axes(found.clouds(ATOMS).points)
     clouds = gd.PointClouds.from_curves(list(turned.numpy()), normals=True)
     return Task(clouds, np.asarray(getattr(found, what)))
+
+
+def airfoils() -> Task:
+    """Outlines of 400 airfoils, and their lift to drag; heights at the same places of the chord."""
+    foils = load_airfoils()
+    some = np.random.default_rng(0).permutation(len(foils.outlines))[:400]
+    outlines = tuple(foils.outlines[i] for i in some)
+    clouds = gd.PointClouds.from_curves(outlines, atoms=ATOMS, normals=True)
+    return Task(clouds, foils.lift_to_drag[some], ordinates(outlines).numpy())
+
+
+def blades() -> Task:
+    """Surfaces of 250 blades, as 300 points of each, and their losses; vertices at the same places."""
+    drawn = random_blades(250, seed=0)
+    surfaces = gd.PointClouds.from_meshes(drawn.meshes, normals=True).resample(300, seed=0)
+    losses = np.log((1 - drawn.efficiency) / drawn.efficiency)
+    return Task(surfaces, losses, np.stack([sections(vertices) for vertices, _ in drawn.meshes]))
+
+
+def sections(vertices: Array) -> Array:
+    """Return 12 sections of a blade, from hub to tip, at 64 places of equal arc length each."""
+    radii, first = np.unique(vertices[:, 2], return_index=True)
+    outlines = np.split(vertices[:, :2], np.sort(first)[1:])
+    places = np.linspace(0, 1, 64)
+    found = []
+    for outline in outlines:
+        arcs = np.append(0, np.linalg.norm(np.diff(outline, axis=0), axis=1).cumsum())
+        found.append([np.interp(places * arcs[-1], arcs, axis) for axis in outline.T])
+    at = np.linspace(radii[0], radii[-1], 12)
+    columns = np.stack(found).reshape(len(radii), -1).T
+    return np.stack([np.interp(at, radii, column) for column in columns]).ravel()
+
+
+def patients() -> Task:
+    """Cells of 250 patients in 6 markers, and a response to their cells alone."""
+    drawn = random_patients(250, dim=6, sizes=(100, 400), seed=0, covariates=0.0)
+    cells = drawn.inputs.blocks["cells"]
+    assert isinstance(cells, gd.PointClouds)
+    return Task(cells, drawn.response)
+
+
+def molecules() -> Task:
+    """Pairs of atoms of 1,000 molecules, and what a line in the counts leaves of the energies."""
+    data = load_molecules()
+    some = np.random.default_rng(0).permutation(len(data))[:1000]
+    energies = qm9.atomisation(data)[some]
+    counts = data.counts[some]
+    left = energies - qm9.line(counts, energies, slice(None))
+    return Task(qm9.pairs(data.clouds[torch.from_numpy(some)]), left)
 
 
 def frame(name: str) -> Any:
@@ -188,6 +248,10 @@ DEVELOPMENT: dict[str, Callable[[], Task]] = {
     "MUTAG": mutag,
     "elephant": partial(mil, "elephant"),
     "musk2": partial(mil, "musk2"),
+    "airfoils": airfoils,
+    "blades": blades,
+    "patients": patients,
+    "molecules": molecules,
     "leaf": partial(outlines, "OSULeaf"),
     "line": partial(cells, "lines"),
     "treatment": partial(cells, "treatments"),

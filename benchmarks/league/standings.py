@@ -6,6 +6,10 @@ Sets for development, read from files of packages; mil and aeon do not state the
   mean achievement (without it); ``sector``: the same pupils with it, public or private.
 - ``musk1``, ``musk2``, ``elephant``: multiple instances (package mil); ``MUTAG``: nodes of graphs,
   with their labels spread over 0 to 3 steps, and degrees.
+- ``airfoils``: 400 outlines with normals, and their lift to drag; ``blades``: 250 surfaces, as 300 points
+  with normals, and their losses (log (1 - efficiency) / efficiency); ``patients``: 250 drawn ones, and a
+  response to their cells; ``molecules``: pairs of atoms of 1,000 molecules of QM9, and what a line in the
+  counts of elements leaves of their energies.
 - ``leaf``: outlines of six species with normals, 128 points at equal arc length, from radii z in
   standard units, as curves of radius 1 + z / 4; ``line`` and ``treatment``: outlines of cells with
   normals, turned to their principal axes for all methods; ``vowels``: nine speakers.
@@ -21,7 +25,9 @@ the training bags:
 - on atoms: an SVM with the normalised ``set kernel`` (Gaertner et al. 2002; at most 10,000 atoms in
   all, over 24 settings); ridge or logistic regression on 300 ``random features`` of mean embeddings at
   four bandwidths; ``DeepSets`` and ``attention`` (gated, Ilse et al. 2018), with the log size beside
-  the mean of features, five networks each, each stopped by another fifth of the bags, and averaged.
+  the mean of features, five networks each, each stopped by another fifth of the bags, and averaged;
+- on shapes with correspondence: ``principal``, a GP with a lengthscale for each of up to 30 principal
+  coordinates of corresponding points, which no other method sees (``airfoils``, ``blades``, ``leaf``).
 
 Five folds, the same for all, and three repetitions up to 300 bags; ``folds`` says how many were
 measured so far. Of peers without intervals, the deviation is that of residuals of held-out training

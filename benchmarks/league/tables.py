@@ -7,8 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import torch
+from botorch import fit_gpytorch_mll
+from botorch.models import SingleTaskGP
+from botorch.models.utils.gpytorch_modules import get_covar_module_with_dim_scaled_prior
+from gpytorch.mlls import ExactMarginalLogLikelihood
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
+from sklearn.decomposition import PCA
 from sklearn.ensemble import (
     HistGradientBoostingClassifier,
     HistGradientBoostingRegressor,
@@ -18,8 +24,11 @@ from sklearn.ensemble import (
 from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold, cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
 
+import gp_distributions as gd
 from benchmarks.league.scores import Fold, Prediction, Probabilities, conformal, normal
 from benchmarks.league.sets import Array
 
@@ -127,3 +136,21 @@ def gaussian_process(fold: Fold) -> Prediction:
         noisy = kernel + WhiteKernel()
         found = GaussianProcessRegressor(noisy, normalize_y=True, random_state=fold.seed)
         return normal(*found.fit(X, fold.y).predict(new, return_std=True))
+
+
+def principal(fold: Fold) -> Prediction:
+    """BoTorch's GP, with a lengthscale for each, on up to 30 principal coordinates of aligned shapes."""
+    assert fold.train.aligned is not None
+    assert fold.test.aligned is not None
+    number = min(30, len(fold.y) // 4)
+    axes = make_pipeline(StandardScaler(), PCA(number), StandardScaler()).fit(fold.train.aligned)
+    X, new = (torch.from_numpy(axes.transform(part.aligned)) for part in (fold.train, fold.test))
+    if fold.labelled:
+        kernel = get_covar_module_with_dim_scaled_prior(ard_num_dims=number)
+        classifier = gd.fit(gd.ClassificationGP(X, fold.y, kernel), progress=False)
+        return Probabilities(classifier.predict_proba(new).numpy())
+    model = SingleTaskGP(X, torch.from_numpy(fold.y).unsqueeze(-1))
+    fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+    with torch.no_grad():
+        found = model.posterior(new, observation_noise=True)
+    return normal(found.mean[:, 0].numpy(), found.variance[:, 0].sqrt().numpy())
