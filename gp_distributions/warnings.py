@@ -30,7 +30,9 @@ __all__ = [
     "CostWarning",
     "DistributionWarning",
     "JitterWarning",
+    "MissingWarning",
     "NotHilbertianWarning",
+    "OrderWarning",
     "PrecisionWarning",
     "ReferenceWarning",
     "TiesWarning",
@@ -80,6 +82,10 @@ class TiesWarning(DistributionWarning):
 
 class MissingWarning(DistributionWarning):
     """Atoms that lack a value were left out."""
+
+
+class OrderWarning(DistributionWarning):
+    """Targets without names are taken to be in the order of clouds with names."""
 
 
 class NotHilbertianWarning(DistributionWarning):

@@ -151,6 +151,6 @@ def principal(fold: Fold) -> Prediction:
         return Probabilities(classifier.predict_proba(new).numpy())
     model = SingleTaskGP(X, torch.from_numpy(fold.y).unsqueeze(-1))
     fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
-    with torch.no_grad():
-        found = model.posterior(new, observation_noise=True)
-    return normal(found.mean[:, 0].numpy(), found.variance[:, 0].sqrt().numpy())
+    found = model.posterior(new, observation_noise=True)
+    mean, variance = (values[:, 0].detach() for values in (found.mean, found.variance))
+    return normal(mean.numpy(), variance.sqrt().numpy())

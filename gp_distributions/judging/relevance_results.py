@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pandas as pd
 
-_FORMAT = "{:<24} {:>8} {:>8} {:>12} {:>7}"
+_FORMAT = "{:<24} {:>8} {:>8} {:>12} {:>10} {:>7}"
+_COLUMNS = ("loss", "error", "sensitivity", "direction", "scale")
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,9 @@ class RelevanceEntry:
             deviation, in root mean square over atoms, and in the directions that change the prediction
             most. The unit is that of the targets; if there are several outputs, the standard deviation
             of each. NaN for whole blocks of several coordinates, categories, Gaussians and mixtures.
+        direction: Mean change of predictions, with its sign, if a number, or a coordinate of all atoms
+            of a cloud, grows by its standard deviation, to first order. NaN where ``sensitivity`` is,
+            and for coordinates that rotate together.
         scale: Scale of a :class:`ScaledDistance`; NaN if there is none.
 
     Example:
@@ -40,6 +44,7 @@ class RelevanceEntry:
     loss: float
     error: float
     sensitivity: float = math.nan
+    direction: float = math.nan
     scale: float = math.nan
 
     @property
@@ -80,16 +85,16 @@ class Relevance:
         """Return the entries as a pandas data frame, with one row for each."""
         import pandas as pd
 
-        columns = ("block", "coordinate", "loss", "error", "sensitivity", "scale")
+        columns = ("block", "coordinate", *_COLUMNS)
         rows = [[getattr(entry, column) for column in columns] for entry in self.entries]
         names = [entry.name for entry in self.entries]
         return pd.DataFrame(rows, columns=list(columns), index=names)
 
     def __repr__(self) -> str:
-        lines = [_FORMAT.format("Relevance", "loss", "error", "sensitivity", "scale")]
+        lines = [_FORMAT.format("Relevance", *_COLUMNS)]
         for entry in self.entries:
             indented = entry.name if entry.coordinate is None else f"  {entry.coordinate}"
-            numbers = (entry.loss, entry.error, entry.sensitivity, entry.scale)
+            numbers = [getattr(entry, column) for column in _COLUMNS]
             cells = ["" if math.isnan(value) else f"{value:.3g}" for value in numbers]
             lines.append(_FORMAT.format(indented, *cells).rstrip())
         return "\n".join(lines)

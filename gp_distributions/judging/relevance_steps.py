@@ -38,16 +38,19 @@ def sensitivities(
     order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))
     chosen = order[:MOST_OBJECTS].sort().values.to(rows.device)
     gradients = gradients_at(model, rows[chosen])[0] / units.to(rows)[:, None, None]
-    found = [(e, sensitivity_to(e, rows, chosen, gradients)) for e in inputs_of(model, names)]
+    found = [(e, sensitivity_to(e, rows, chosen, gradients)[0]) for e in inputs_of(model, names)]
     return Relevance(tuple(RelevanceEntry(e.block, e.coordinate, s, 0.0) for e, s in found))
 
 
-def sensitivity_to(each: Input, rows: Tensor, chosen: Tensor, gradients: Tensor) -> float:
-    r"""Compute the root mean square change of predictions for a step of one standard deviation.
+def sensitivity_to(
+    each: Input, rows: Tensor, chosen: Tensor, gradients: Tensor
+) -> tuple[float, float]:
+    r"""Compute the change of predictions for a step of one standard deviation.
 
-    With the gradients :math:`g` at atoms of weights :math:`w`, it is
-    :math:`\sqrt{\operatorname{mean}_i \sum_a g_{ia}^2 / w_{ia}}` times the standard deviation of the
-    coordinate over all atoms.
+    With the gradients :math:`g` at atoms of weights :math:`w`, the root mean square change is
+    :math:`\sqrt{\operatorname{mean}_i \sum_a g_{ia}^2 / w_{ia}}`, and the mean change if all atoms move
+    alike :math:`\operatorname{mean}_i \sum_a g_{ia}`, times the standard deviation of the coordinate
+    over all atoms.
 
     Args:
         each: An input.
@@ -56,14 +59,16 @@ def sensitivity_to(each: Input, rows: Tensor, chosen: Tensor, gradients: Tensor)
         gradients: Gradients of predictions at the chosen rows, ``outputs x chosen x width``.
 
     Returns:
-        The change, or NaN for whole blocks of several coordinates, categories, Gaussians and mixtures.
+        Both changes; NaN for whole blocks of several coordinates, categories, Gaussians and mixtures,
+        and the mean change of coordinates that rotate together.
     """
     if not each.is_continuous:
-        return math.nan
+        return math.nan, math.nan
     columns = torch.tensor(numbers_of(each.columns, rows.shape[-1]), device=rows.device)
     gradients, values = gradients[..., columns], rows[:, columns]
     if each.layout is None:
-        return gradients.square().mean().sqrt().item() * values.std(correction=0).item()
+        step = values.std(correction=0).item()
+        return gradients.square().mean().sqrt().item() * step, gradients.mean().item() * step
     layout = Block(each.layout.kind, each.layout.dim)
     points, weights = layout.split(values)
     weights = weights / weights.sum(-1, keepdim=True)
@@ -74,4 +79,5 @@ def sensitivity_to(each: Input, rows: Tensor, chosen: Tensor, gradients: Tensor)
     pooled = (weights / len(weights)).unsqueeze(-1)
     centred = points[..., axes] - (pooled * points[..., axes]).sum((0, 1))
     spread = (pooled * centred.square()).sum((0, 1)).mean().sqrt()
-    return (squares.sum(-1).mean().sqrt() * spread).item()
+    mean = slopes.sum((-2, -1)).mean() * spread if len(axes) == 1 else math.nan
+    return (squares.sum(-1).mean().sqrt() * spread).item(), float(mean)

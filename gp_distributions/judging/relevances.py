@@ -109,7 +109,7 @@ def relevance(
             losses = [found.losses(each, repeats, seed) for each in inputs]
         chosen = order[:MOST_OBJECTS].sort().values.to(few.device)
         gradients = found.gradients(few[chosen])
-        sensitivities = [sensitivity_to(each, few, chosen, gradients) for each in inputs]
+        steps = [sensitivity_to(each, few, chosen, gradients) for each in inputs]
     finally:
         model.train(training)
     entries = [
@@ -118,10 +118,10 @@ def relevance(
             each.coordinate,
             loss.mean().item(),
             loss.std().item() / math.sqrt(len(loss)),
-            sensitivity,
+            *step,
             each.scale,
         )
-        for each, loss, sensitivity in zip(inputs, losses, sensitivities, strict=True)
+        for each, loss, step in zip(inputs, losses, steps, strict=True)
     ]
     return Relevance(tuple(entries))
 

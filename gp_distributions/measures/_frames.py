@@ -132,8 +132,9 @@ def _numbers(values: Any, name: str, ids: npt.NDArray[Any]) -> npt.NDArray[np.fl
     row = int(np.argmin(good))
     raise ValueError(
         f"Column {name!r}: expected finite numbers, got {reprlib.repr(numbers.tolist()[row])} "
-        f"in row {row} (counted from 0), of bag {ids.tolist()[row]!r}. Convert text to numbers; fill in "
-        "the value, or drop the row."
+        f"in row {row} (counted from 0), of bag {ids.tolist()[row]!r}. Convert text to numbers; give "
+        f"each category a column, as pandas.get_dummies(frame, columns=[{name!r}], dtype=float) does; "
+        "fill in a missing value, or drop the row."
     )
 
 

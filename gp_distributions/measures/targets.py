@@ -14,6 +14,7 @@ from gp_distributions.measures.arrays import Array, is_missing, real_array, to_t
 from gp_distributions.measures.inputs import names_of
 from gp_distributions.measures.names import check_names, index_names
 from gp_distributions.numerics.predictions import refuse_mask
+from gp_distributions.warnings import OrderWarning, warn
 
 Labels = NDArray[Any]
 # More different numbers than these are taken for targets, unless all are integers.
@@ -32,6 +33,9 @@ def check_order(train_X: Any, train_Y: Any, noun: str = "targets") -> None:
     Raises:
         TypeError: If the targets are a dictionary.
         ValueError: If the index and the labels differ in their names or in their order.
+
+    Warns:
+        OrderWarning: If the index only counts the targets, while the clouds have names.
     """
     if isinstance(train_Y, Mapping):
         raise TypeError(
@@ -41,6 +45,14 @@ def check_order(train_X: Any, train_Y: Any, noun: str = "targets") -> None:
     given, names = names_of(train_Y), names_of(train_X)
     if given is not None and names is not None:
         check_names(names, given, "the clouds", f"the {noun}")
+        default = given.counted and given.listed() == list(range(len(given.values)))
+        if default and isinstance(names.listed()[0], str):
+            warn(
+                f"The {noun} are numbered, but the clouds have names, such as {names.listed()[0]!r}: "
+                f"the {noun} are taken to be in their order. To be sure, give the {noun} the names as "
+                "index, and pass targets.loc[clouds.labels]; if the order is right, targets.to_numpy().",
+                OrderWarning,
+            )
 
 
 def label_of(data: Any, row: int) -> str:

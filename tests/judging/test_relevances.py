@@ -164,6 +164,7 @@ def test_mixed_inputs(normalised: bool) -> None:
     assert found["cells: b"].loss > 5 * found["cells: a"].loss
     assert found["covariates: age"].loss > 5 * abs(found["covariates: arm"].loss)
     assert math.isnan(found["covariates: arm"].sensitivity)
+    assert found["covariates: age"].direction == pytest.approx(age.std().item(), rel=0.3)
     # The response changes by one standard deviation of age for each standard deviation of age.
     assert found["covariates: age"].sensitivity == pytest.approx(age.std().item(), rel=0.3)
     expected = aggregated(sensitivity(model, inputs)["cells"].mean_points, X.points)
@@ -206,16 +207,28 @@ def test_normals_count_together() -> None:
     assert several == [0, 3, 3]
 
 
+def test_directions_are_those_of_finite_differences() -> None:
+    X, y = bags()
+    model = fit(DistributionGP(X, -y, kernel()), progress=False)
+    _, b, _ = relevance(model).coordinates
+    step = 1e-5 * X.points[..., 1].std(correction=0)
+    moved = X.points.clone()
+    moved[..., 1] += step
+    change = model.predict(PointClouds(moved, X.weights))[0] - model.predict(X)[0]
+    assert b.direction == pytest.approx(1e5 * change.mean().item(), rel=1e-3)
+    assert b.direction < 0
+
+
 def test_it_prints_and_becomes_a_frame() -> None:
     entries = (
         RelevanceEntry("cells", None, 1.25, 0.1),
-        RelevanceEntry("cells", "CD4", 0.5, 0.05, 0.3, 1.7),
+        RelevanceEntry("cells", "CD4", 0.5, 0.05, 0.3, -0.2, 1.7),
     )
     result = Relevance(entries)
     assert str(result).splitlines() == [
-        "Relevance                    loss    error  sensitivity   scale",
+        "Relevance                    loss    error  sensitivity  direction   scale",
         "cells                        1.25      0.1",
-        "  CD4                         0.5     0.05          0.3     1.7",
+        "  CD4                         0.5     0.05          0.3       -0.2     1.7",
     ]
     frame = result.to_frame()
     assert frame.loc["cells: CD4", "scale"] == 1.7

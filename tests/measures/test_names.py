@@ -23,6 +23,7 @@ from gp_distributions import (
 )
 from gp_distributions.measures.arrays import object_array
 from gp_distributions.measures.names import Names, check_names, index_names
+from gp_distributions.warnings import OrderWarning
 
 CLOUDS = PointClouds.from_list({number: [[float(number)]] for number in (101, 103, 102)})
 AGES = pd.DataFrame({"age": [50.0, 60.0, 70.0]}, index=pd.Index([101, 103, 102], name="patient"))
@@ -149,6 +150,14 @@ Y = np.arange(8.0)
 FOLDS = KFold(2, shuffle=True, random_state=0)
 
 
+def test_numbered_targets_beside_names() -> None:
+    clouds = PointClouds.from_list(dict(zip(NAMES, BAGS, strict=True)))
+    with pytest.warns(OrderWarning, match=rf"such as '{NAMES[0]}': the targets are taken to be in"):
+        DistributionGP(clouds, pd.Series(Y))
+    DistributionGP(clouds, pd.Series(Y, index=NAMES))
+    DistributionGP(clouds, Y)
+
+
 class TestFolds:
     """In a fold, an index that counts rows is one of integers, which are not names."""
 
@@ -160,6 +169,7 @@ class TestFolds:
         )
         assert np.isfinite(scores).all()
 
+    @pytest.mark.filterwarnings("ignore::gp_distributions.warnings.OrderWarning")
     @pytest.mark.parametrize("labels", [NAMES, list(range(101, 109))])
     def test_clouds(self, labels: list[Any]) -> None:
         clouds = PointClouds.from_list(dict(zip(labels, BAGS, strict=True)))
