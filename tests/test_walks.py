@@ -61,6 +61,7 @@ def test_an_engineer_with_meshes_in_unknown_pose(tmp_path: Path) -> None:
 
     assert new.labels.tolist() == [f"part {i}" for i in range(12)]
     assert np.abs(mean.numpy() - np.arange(12) / 12).max() < 0.1
+    assert float(std.max()) < 0.1
 
 
 def test_a_pollster_with_a_survey() -> None:
@@ -79,7 +80,9 @@ def test_a_pollster_with_a_survey() -> None:
     mean, std = model.predict_atoms(torch.tensor([[0.0, 50.0], [1.0, 50.0]], dtype=torch.float64))
     relevance = gd.relevance(gd.fit(gd.DistributionGP(X, y), progress=False))
 
-    assert torch.allclose(mean, torch.tensor([0.2, 0.7], dtype=torch.float64), atol=0.1)
+    truth = torch.tensor([0.2, 0.7], dtype=torch.float64)
+    assert ((mean - truth).abs() < 3 * std).all()
+    assert torch.allclose(mean, truth, atol=0.1)
     graduates, ages = relevance.coordinates
     assert graduates.direction > 5 * abs(ages.direction)
 
