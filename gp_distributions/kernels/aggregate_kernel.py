@@ -114,7 +114,8 @@ def _centre_and_scale(X: PointClouds | Gaussians) -> tuple[Tensor, Tensor]:
     axes = tuple(range(mean.dim() - 1))
     centre = (shares * mean).sum(axes)
     scale = (shares * (variance + (mean - centre).square())).sum(axes).sqrt()
-    return centre, torch.where(scale > 0, scale, 1.0)
+    rounding = 64 * torch.finfo(scale.dtype).eps * centre.abs()
+    return centre, torch.where(scale > rounding, scale, 1.0)
 
 
 def _of_coordinates(dim: int) -> Kernel:

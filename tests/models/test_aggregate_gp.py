@@ -181,6 +181,15 @@ def test_labels() -> None:
     assert share > 0.8
 
 
+def test_coordinates_that_are_constant_but_for_rounding_do_not_count() -> None:
+    X, y = bags(12)
+    same = PointClouds(X.points @ torch.eye(2, 3, dtype=torch.float64) + 0.1, X.weights)
+    moved = PointClouds(same.points + torch.tensor([0.0, 0.0, 1e-3]), X.weights)
+    mean, std = AggregateGP(same, y).predict(same)
+    for found, expected in zip(AggregateGP(same, y).predict(moved), (mean, std), strict=True):
+        assert torch.allclose(found, expected, atol=1e-2)
+
+
 def test_bad_arguments() -> None:
     X, y = bags(6)
     G = Gaussians.from_clouds(X)
