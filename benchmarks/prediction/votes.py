@@ -37,16 +37,18 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 
 import gp_distributions as gd
 from benchmarks.harness import Options, Row, main, means, progress
-from benchmarks.judging import Rows, Target, find, limit, number
+from benchmarks.judging import Rows, Target, find, number
 from benchmarks.league.sets import frame
 from benchmarks.regression import Scores, score_of
 
 LONG, SEEDS = True, 2
 FIRST, NOISE, LEAST, DRAWN, REGION = 3000, 3.0, 100, 200, 100
+_MIXED = "mixed, one f"
 COLUMNS = ["age", "female", "collegeed", "famincr", "bornagain", "religimp", "white", "black"]
-_FEW = (
+_WHY = (
     "People alike vote otherwise in another state, so that votes are no means of one f: see the last "
-    "row of its page. With one f and compositions that differ, intervals cover."
+    "row of its page. With one f, errors of groups are correlated, and two seeds tell little: with 200 "
+    "regions of seeds 1000 to 1005, which were used to build it, coverage was .71 to 1, on average .89."
 )
 
 
@@ -56,15 +58,20 @@ def _below(rows: Rows) -> tuple[str, bool]:
     return f"{ours:.3g} against {goodman:.3g}", ours < goodman
 
 
+def _coverage(rows: Rows) -> tuple[str, bool]:
+    found = [number(row, "coverage") for row in rows if row.get("targets") in ("votes", _MIXED)]
+    if not found:
+        raise LookupError("no rows")
+    return ", ".join(f"{each:.3g}" for each in found), min(found) >= 0.85
+
+
 TARGETS = (
     Target("votes: error of groups below Goodman's regression, clipped", "lower", _below),
-    limit("votes: coverage of groups", ">= 0.85", "coverage", reason=_FEW, targets="votes"),
-    limit(
-        "votes, one f, 400 mixed regions: coverage of groups",
+    Target(
+        "votes: coverage of groups, and with one f in 51, 200 and 400 mixed regions",
         ">= 0.85",
-        "coverage",
-        targets="mixed, one f",
-        regions=400,
+        _coverage,
+        _WHY,
     ),
 )
 Array = NDArray[np.float64]
@@ -176,12 +183,12 @@ def run(options: Options) -> list[Row]:
     states = survey.states()
     found = survey.scores(states, survey.votes.to_numpy(), survey.truth(survey.answer))
     rows: list[Row] = [{"targets": "votes", "regions": len(states), **found}]
-    cases = [("states, one f", len(states)), *(("mixed, one f", num) for num in sizes)]
+    cases = [("states, one f", len(states)), *((_MIXED, num) for num in sizes)]
     for name, num in progress(cases, "votes"):
         some = []
         for seed in range(FIRST, FIRST + options.seeds):
             rng = np.random.default_rng(seed)
-            if name.startswith("mixed"):
+            if name == _MIXED:
                 regions = survey.mixed(num, rng)
                 y = np.array([survey.f[people].mean() for people in regions])
             else:
