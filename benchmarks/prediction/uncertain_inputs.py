@@ -36,7 +36,6 @@ TARGETS = (
         "uncertain inputs: nlpd below that of SingleTaskGP on the means, in nats",
         ">= 0.18",
         "gain",
-        asked=True,
         model="draws / exact",
     ),
     limit("uncertain inputs: seeds with lower nlpd", ">= 19", "lower in", model="draws / exact"),

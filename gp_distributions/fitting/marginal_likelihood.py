@@ -220,7 +220,7 @@ def _best(ascent: Ascent, init: str, restarts: int, seed: int) -> Maximum:
 
 
 def _starts(model: ExactGP, restarts: int, generator: torch.Generator) -> Iterator[list[Tensor]]:
-    """Yield the values of all parameters at each start."""
+    """Yield the values of all parameters at each start that differs from the first."""
     first = values_of(model)
     yield first
     for restart in range(restarts):
@@ -229,7 +229,8 @@ def _starts(model: ExactGP, restarts: int, generator: torch.Generator) -> Iterat
             scatter(model, generator)
         else:
             make_smooth(model)
-        yield values_of(model)
+        if not all(map(torch.equal, values_of(model), first)):
+            yield values_of(model)
 
 
 def _warn_of_short_intervals(model: ExactGP) -> None:

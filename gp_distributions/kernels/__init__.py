@@ -1,6 +1,7 @@
 """GPyTorch kernels on distributions, each made of a distance and a profile."""
 
 import gp_distributions.kernels.random_features  # noqa: F401, registers with BoTorch
+from gp_distributions.kernels.aggregates import aggregate_kernel
 from gp_distributions.kernels.block_kernel import BlockKernel
 from gp_distributions.kernels.default import default_distance, default_kernel
 from gp_distributions.kernels.defaults import default_kernels
@@ -47,6 +48,7 @@ __all__ = [
     "SinkhornKernel",
     "SlicedWassersteinKernel",
     "StudentT",
+    "aggregate_kernel",
     "default_distance",
     "default_kernel",
     "default_kernels",

@@ -13,7 +13,7 @@ from gpytorch.means import Mean, ZeroMean
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from gp_distributions.kernels.aggregate_kernel import Kinds, aggregate_kernel, scale_and_level
+from gp_distributions.kernels.aggregates import Kinds, aggregate_kernel, scale_and_level
 from gp_distributions.kernels.expected_kernel import ExpectedKernel
 from gp_distributions.measures import Gaussians, PointClouds
 from gp_distributions.measures.atom_encoding import AtomEncoding
@@ -52,13 +52,14 @@ class AggregateGP(AtomPredictions, DistributionGP):
 
     Args:
         train_X: The ``T`` training distributions, as :class:`PointClouds` or :class:`Gaussians`.
-        train_Y: The ``T`` targets, or ``T x 1``.
+        train_Y: The ``T`` targets, or ``T x 1``. For labels, make a
+            ``ClassificationGP(X, labels, aggregate_kernel(X))``, see :func:`kernels.aggregate_kernel`.
         covar_module: A GPyTorch kernel of atoms, ``N x d`` tensors in the units of the data. For
             :class:`Gaussians` or with ``num_features``, a sum of RBF, linear and constant kernels. A
             constant is added for sums and for kinds. Default: an RBF kernel with a lengthscale for each
-            coordinate and a linear kernel, both of coordinates in units of their standard deviation over
-            all atoms; for clouds that are ``geometric``, whose coordinates have one unit, an RBF kernel
-            with one lengthscale.
+            coordinate, or one if they are more than the clouds, and a linear kernel, both of coordinates
+            in units of their standard deviation over all atoms; for clouds that are ``geometric``, whose
+            coordinates have one unit, an RBF kernel with one lengthscale.
         aggregate: What a target is: ``"mean"``, ``"sum"`` or ``"draw"``.
         num_features: Number of random features in place of an RBF kernel, for clouds. The time of a fit
             grows with the number of atoms times that of features, without them with the square of the

@@ -13,7 +13,7 @@ from gpytorch.likelihoods import GaussianLikelihood
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from gp_distributions.kernels.aggregate_kernel import Kinds, aggregate_kernel, scale_and_level
+from gp_distributions.kernels.aggregates import Kinds, aggregate_kernel, scale_and_level
 from gp_distributions.kernels.expected_kernel import ExpectedKernel
 from gp_distributions.measures import PointClouds
 from gp_distributions.measures.arrays import integer

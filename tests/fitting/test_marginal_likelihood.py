@@ -15,6 +15,7 @@ from linear_operator.utils.errors import NotPSDError
 from torch import Tensor
 
 from gp_distributions import (
+    ClassificationGP,
     DistributionGP,
     PointClouds,
     ReferenceMeasure,
@@ -25,7 +26,9 @@ from gp_distributions import (
 )
 from gp_distributions.fitting import ascent
 from gp_distributions.fitting.lbfgs import Minimum
+from gp_distributions.fitting.marginal_likelihood import _starts
 from gp_distributions.fitting.starts import start_at_medians
+from gp_distributions.kernels import aggregate_kernel
 from gp_distributions.warnings import (
     ConvergenceWarning,
     UndeterminedWarning,
@@ -120,6 +123,14 @@ def test_goes_on_from_where_it_is() -> None:
     torch.testing.assert_close(
         model.covar_module.base_kernel.lengthscale.detach(), lengthscale, rtol=1e-2, atol=0
     )
+
+
+def test_starts_that_do_not_differ_are_tried_once() -> None:
+    X = PointClouds.unpack(ROWS[:30], dim=2)
+    model = ClassificationGP(X, TARGETS[:30] > TARGETS.median(), aggregate_kernel(X))
+    generator = torch.Generator().manual_seed(0)
+    assert len(list(_starts(model, 2, generator))) == 1
+    assert len(list(_starts(make_model(), 2, generator))) == 3
 
 
 def test_restarts_are_reproducible_and_keep_the_best() -> None:

@@ -23,7 +23,7 @@ from gp_distributions import (
     relevance,
     save,
 )
-from gp_distributions.kernels import ExpectedKernel
+from gp_distributions.kernels import ExpectedKernel, aggregate_kernel
 from gp_distributions.models import DrawNoiseLikelihood
 
 
@@ -176,9 +176,29 @@ def test_is_a_model_of_botorch() -> None:
 
 def test_labels() -> None:
     X, y = bags(40)
-    model = fit(ClassificationGP(X, y > y.median(), ExpectedKernel(RBFKernel(), 2)), restarts=0)
-    share = (model.predict_proba(X).argmax(-1) == (y > y.median())).double().mean()
-    assert share > 0.8
+    labels = y > y.median()
+    model = fit(ClassificationGP(X, labels, aggregate_kernel(X)))
+    assert (model.predict_proba(X).argmax(-1) == labels).double().mean() > 0.8
+    moved = PointClouds(X.points * torch.tensor([1e3, 1e-3]) + 5.0, X.weights)
+    again = fit(ClassificationGP(moved, labels, aggregate_kernel(moved)))
+    assert torch.allclose(again.predict_proba(moved), model.predict_proba(X), atol=1e-3)
+
+
+def test_more_coordinates_than_clouds_share_a_lengthscale() -> None:
+    rng = np.random.default_rng(0)
+    X = PointClouds(rng.normal(size=(10, 4, 12)))
+    assert aggregate_kernel(X).base_kernel.kernels[0].base_kernel.lengthscale.shape == (1, 1)
+    many = PointClouds(rng.normal(size=(12, 4, 12)))
+    assert aggregate_kernel(many).base_kernel.kernels[0].base_kernel.lengthscale.shape == (1, 12)
+
+
+def test_coordinates_that_are_constant_but_for_rounding_do_not_count() -> None:
+    X, y = bags(12)
+    same = PointClouds(X.points @ torch.eye(2, 3, dtype=torch.float64) + 0.1, X.weights)
+    moved = PointClouds(same.points + torch.tensor([0.0, 0.0, 1e-3]), X.weights)
+    mean, std = AggregateGP(same, y).predict(same)
+    for found, expected in zip(AggregateGP(same, y).predict(moved), (mean, std), strict=True):
+        assert torch.allclose(found, expected, atol=1e-2)
 
 
 def test_bad_arguments() -> None:

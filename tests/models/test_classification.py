@@ -140,6 +140,14 @@ class TestProbabilities:
             assert float(found[0]) == pytest.approx(expected, abs=1e-6)
             assert float(found.sum()) == pytest.approx(1, abs=1e-12)
 
+    def test_of_large_deviations_are_chances_to_be_largest(self) -> None:
+        """The softmax of a variable in large units is one at the largest, and zero elsewhere."""
+        mean, std = torch.tensor([-300.0, 170.0]), torch.tensor([1100.0, 1000.0])
+        expected = torch.special.ndtr((mean[0] - mean[1]) / std.norm())
+        for unit in (0.1, 1.0, 1e9):
+            found = expected_softmax(unit * mean, unit * std)
+            assert float(found[0]) == pytest.approx(float(expected), abs=3e-3)
+
     def test_of_many_classes_are_averages_of_samples(self) -> None:
         generator = torch.Generator().manual_seed(0)
         mean = 2 * torch.randn(5, generator=generator, dtype=torch.float64)

@@ -28,24 +28,42 @@ Kinds = Literal["independent", "correlated"]
 
 def aggregate_kernel(
     X: object,
-    covar_module: Kernel | None,
+    covar_module: Kernel | None = None,
     *,
     level: float | None = None,
     num_features: int | None = None,
     kinds: Kinds = "independent",
 ) -> ExpectedKernel:
-    """Return the kernel of distributions that a kernel of atoms, or the default one, defines.
+    """Make the kernel of distributions that a kernel of atoms, or the default one, defines.
+
+    :class:`AggregateGP` makes it itself. For labels, pass it to a :class:`ClassificationGP`, whose
+    latent functions then are means of functions of atoms.
 
     Args:
-        X: The training inputs.
-        covar_module: A kernel of atoms; None for the default one.
+        X: The training inputs, :class:`PointClouds` or :class:`Gaussians`.
+        covar_module: A kernel of atoms, as for :class:`AggregateGP`. Default: that of
+            :class:`AggregateGP`.
         level: If targets are sums, the variance of the constants that the function of each kind has.
         num_features: Number of random features for each RBF kernel. Default: none for few atoms.
-        kinds: Whether the functions of kinds of atoms are independent or correlated.
+        kinds: Whether the functions of kinds of atoms are ``"independent"`` or ``"correlated"``.
+
+    Returns:
+        The kernel, in units of the coordinates.
 
     Raises:
         TypeError: If ``X`` are neither clouds nor Gaussians, or are Gaussians and targets are sums.
         ValueError: If ``kinds`` is another word.
+
+    Example:
+        >>> import torch
+        >>> from gp_distributions import ClassificationGP, PointClouds, fit
+        >>> from gp_distributions.kernels import aggregate_kernel
+        >>> noise = torch.randn(20, 15, 2, generator=torch.Generator().manual_seed(0)).double()
+        >>> wide = torch.arange(20) % 2
+        >>> X = PointClouds(noise * (1 + wide).reshape(-1, 1, 1))
+        >>> model = fit(ClassificationGP(X[:16], wide[:16], aggregate_kernel(X[:16])))
+        >>> model.predict(X[16:]).tolist()
+        [0, 1, 0, 1]
     """
     if not isinstance(X, PointClouds | Gaussians) or (level and not isinstance(X, PointClouds)):
         expected = "PointClouds" if level else "PointClouds or Gaussians"
@@ -59,7 +77,11 @@ def aggregate_kernel(
         covar_module = _isotropic(X)
     elif covar_module is None:
         centre, scale = _centre_and_scale(X)
-        covar_module = _of_coordinates(len(centre))
+        dim = len(scale)
+        if isinstance(X, PointClouds) and dim > len(X):
+            covar_module = _isotropic(X, scale) + _linear(1 / dim)
+        else:
+            covar_module = _of_coordinates(dim)
     if isinstance(covar_module, Kernel):  # ExpectedKernel refuses anything else
         covar_module = with_outputscale(covar_module)
         parts = list(covar_module.modules())
@@ -114,7 +136,8 @@ def _centre_and_scale(X: PointClouds | Gaussians) -> tuple[Tensor, Tensor]:
     axes = tuple(range(mean.dim() - 1))
     centre = (shares * mean).sum(axes)
     scale = (shares * (variance + (mean - centre).square())).sum(axes).sqrt()
-    return centre, torch.where(scale > 0, scale, 1.0)
+    rounding = 64 * torch.finfo(scale.dtype).eps * centre.abs()
+    return centre, torch.where(scale > rounding, scale, 1.0)
 
 
 def _of_coordinates(dim: int) -> Kernel:
@@ -123,14 +146,17 @@ def _of_coordinates(dim: int) -> Kernel:
     smooth = RBFKernel(
         ard_num_dims=dim, lengthscale_prior=prior, lengthscale_constraint=_log(prior.mode)
     )
-    linear = LinearKernel(variance_constraint=_log(torch.tensor(0.1)))
     scaled = ScaleKernel(smooth, outputscale_constraint=_log(torch.tensor(1.0)))
-    return (scaled + linear).double()
+    return (scaled + _linear(0.1)).double()
 
 
-def _isotropic(X: PointClouds) -> Kernel:
+def _linear(variance: float) -> Kernel:
+    return LinearKernel(variance_constraint=_log(torch.tensor(variance))).double()
+
+
+def _isotropic(X: PointClouds, scale: Tensor | float = 1.0) -> Kernel:
     """Return an RBF kernel with one lengthscale, which starts at distances between atoms of a kind."""
-    atoms = X.positions[X.weights > 0].detach()
+    atoms = X.positions[X.weights > 0].detach() / scale
     kinds = X.points[X.weights > 0][:, -1] if X.kind_names else atoms.new_zeros(len(atoms))
     drawn = torch.randperm(len(atoms), generator=torch.Generator().manual_seed(0))[:_SAMPLED]
     atoms, kinds = atoms[drawn], kinds[drawn]
