@@ -1,4 +1,4 @@
-"""Bayesian optimisation over shapes: pools, designs that decode to clouds, free atoms, and mixtures."""
+"""Bayesian optimisation over shapes: pools, designs, free atoms, mixtures of these, and recipes."""
 
 from gp_distributions.bayesopt.acquisitions import (
     MixtureLogExpectedImprovement,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,9 @@ from gp_distributions.bayesopt.alternation import Alternation
 from gp_distributions.bayesopt.decoder import Decoder
 from gp_distributions.bayesopt.parts import Plain, Search
 from gp_distributions.bayesopt.proposing import derived_seed, one_by_one, seeded
+from gp_distributions.distances.mmd import MMD
+from gp_distributions.distances.standardized import StandardizedDistance
+from gp_distributions.kernels.default import standardized
 from gp_distributions.measures._fractions import check_fractions, read_ingredients
 from gp_distributions.measures._validation import Wording
 from gp_distributions.measures.arrays import Data, double, integer
@@ -48,7 +52,8 @@ class RecipeSearch(Search):
     and random ones: whole ingredients or shares of one are replaced by another as long as the
     acquisition function increases, and BoTorch's ``optimize_acqf`` then finds the best fractions of the
     same ingredients. The inputs of models are the fractions of all ingredients, from which the
-    :attr:`input_transform` makes clouds, as :meth:`PointClouds.from_fractions` does.
+    :attr:`input_transform` makes clouds, as :meth:`PointClouds.from_fractions` does. The default model
+    has the maximum mean discrepancy (:class:`MMD`) of properties in units of their spread.
 
     A recipe that you tell may break all limits but the sum.
 
@@ -204,6 +209,13 @@ class RecipeSearch(Search):
         check_fractions(recipe.unsqueeze(0), self.names, Wording("Recipe"))
         fractions: list[float] = recipe.tolist()
         return fractions
+
+    @cached_property
+    def _default_distance(self) -> StandardizedDistance:
+        # It is smooth in the fractions of a few fixed atoms, of which quantiles are steps.
+        distance = standardized(MMD(self.dim), self.clouds)
+        distance.adapt(self.clouds.pack())
+        return distance
 
     @property
     def _required(self) -> Tensor:

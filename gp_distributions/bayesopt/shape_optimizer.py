@@ -56,8 +56,8 @@ class ShapeOptimizer:
     While :meth:`run` runs, it holds a lock that other processes respect; the lock ends with the process.
 
     Args:
-        search: What to search: a :class:`PoolSearch`, :class:`DesignSearch`, :class:`FreeSearch` or
-            :class:`MixedSearch`.
+        search: What to search: a :class:`PoolSearch`, :class:`DesignSearch`, :class:`FreeSearch`,
+            :class:`MixedSearch` or :class:`RecipeSearch`.
         objectives: Number of objectives.
         constraints: Number of constraints.
         initial: Number of random candidates at the start, at least two.
