@@ -349,6 +349,7 @@ class RecipeSearch(Search):
             return recipe
         bounds = self.bounds.clone()
         bounds[0, chosen] = bounds[0, chosen].clamp_min(self.min_fraction)
+        budget = [(places, -self.costs[places], -self.budget)]
         found, _ = optimize_acqf(
             acquisition,
             bounds,
@@ -357,7 +358,7 @@ class RecipeSearch(Search):
             batch_initial_conditions=recipe[None, None],
             fixed_features=dict.fromkeys((~chosen).nonzero().squeeze(-1).tolist(), 0.0),
             equality_constraints=[(places, torch.ones_like(recipe[places]), 1.0)],
-            inequality_constraints=[(places, -self.costs[places], -self.budget)],
+            inequality_constraints=budget if bool(self.costs.any()) else None,
             retry_on_optimization_warning=False,
             options={"maxiter": 100},
         )
