@@ -7,14 +7,19 @@ kernel on the 25 fractions; by BoTorch, ``SingleTaskGP`` on the fractions, log e
 ``optimize_acqf`` under the constraint that they sum to one, cut to the five largest fractions, which are
 then divided by their sum; and at random. Columns: the mean of the best values and its standard
 error, the best value of each seed, the mean of the paired differences from BoTorch in their standard
-errors, the number of searches that end above BoTorch's, and the largest violation of a limit.
+errors, the number of searches that end above BoTorch's, and the largest violation of a limit. Each
+search is kept in ``results/recipe_search.jsonl`` as it ends, and a run goes on where the last one was
+stopped; remove lines to search anew.
 
     python -m benchmarks.search.recipe_search [--quick]
 """
 
 from __future__ import annotations
 
+import json
+import time
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,6 +39,7 @@ from benchmarks.search.recipes import MOST, PROPERTIES, Floats, of_properties, w
 from benchmarks.search.searches import Outcome, Way, column, searched
 
 LONG = True
+KEPT = Path(__file__).parents[1] / "results" / "recipe_search.jsonl"
 FIRST = 2100
 FUNCTIONS = {"properties": of_properties, "effects": with_effects}
 OURS, KERNEL, PEER, RANDOM = "RecipeSearch", "RecipeSearch, fractions", "BoTorch", "random"
@@ -86,7 +92,7 @@ def violation(recipe: list[float]) -> float:
 def outcome(function: Any, recipes: list[list[float]]) -> Outcome:
     """Return the best value of recipes, and the largest violation of a limit."""
     best = float(function(np.array(recipes)).max())
-    return {"value": best, "violation": max(map(violation, recipes))}
+    return {"value": best, "violation": float(max(map(violation, recipes)))}
 
 
 def our_way(function: Any, evaluations: int, model: Any, seed: int) -> Outcome:
@@ -138,6 +144,20 @@ def botorch_way(function: Any, evaluations: int, seed: int) -> Outcome:
     return outcome(function, X.tolist())
 
 
+def kept(name: str, way: Way, seed: int) -> Outcome:
+    """Return what a search found and how long it took, from the file if it has been run before."""
+    key: dict[str, Any] = {"name": name, "seed": seed}
+    lines = KEPT.read_text(encoding="utf-8").splitlines() if KEPT.exists() else []
+    for known in map(json.loads, lines):
+        if key.items() <= known.items():
+            return dict(known)
+    start = time.perf_counter()
+    found = key | way(seed) | {"seconds": time.perf_counter() - start}
+    with KEPT.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(found) + "\n")
+    return found
+
+
 def run(options: Options) -> list[Row]:
     """Search by each way."""
     count, evaluations = (2, 12) if options.quick else (10, 50)
@@ -149,8 +169,10 @@ def run(options: Options) -> list[Row]:
             KERNEL: partial(our_way, function, evaluations, on_fractions),
             OURS: partial(our_way, function, evaluations, None),
         }
+        if not options.quick:
+            ways = {name: partial(kept, f"{task}: {name}", way) for name, way in ways.items()}
         peer = np.zeros(count)
-        for name, found, seconds in searched(f"{task}: ", ways, range(FIRST, FIRST + count)):
+        for name, found, _ in searched(f"{task}: ", ways, range(FIRST, FIRST + count)):
             value = column(found, "value")
             peer = value if name.endswith(PEER) else peer
             gain = value - peer
@@ -164,7 +186,7 @@ def run(options: Options) -> list[Row]:
                     "above": f"{sum(gain > 0)} of {count}" if error else None,
                     "value_each": " ".join(f"{each:.2f}" for each in value),
                     "violation": float(column(found, "violation").max()),
-                    "seconds": seconds,
+                    "seconds": None if options.quick else float(column(found, "seconds").mean()),
                 }
             )
     return rows

@@ -21,6 +21,7 @@ from gp_distributions.bayesopt.proposing import derived_seed, one_by_one, seeded
 from gp_distributions.distances.mmd import MMD
 from gp_distributions.distances.standardized import StandardizedDistance
 from gp_distributions.kernels.default import standardized
+from gp_distributions.measures import PointClouds
 from gp_distributions.measures._fractions import check_fractions, read_ingredients
 from gp_distributions.measures._validation import Wording
 from gp_distributions.measures.arrays import Data, double, integer
@@ -96,6 +97,9 @@ class RecipeSearch(Search):
         >>> all(recipe.get("butter", 0.0) <= 0.25 for recipe in recipes)  # at a cost of 3
         True
     """
+
+    dim: int
+    clouds: PointClouds
 
     def __init__(
         self,
