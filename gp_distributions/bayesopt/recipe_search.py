@@ -22,9 +22,8 @@ from gp_distributions.distances.mmd import MMD
 from gp_distributions.distances.standardized import StandardizedDistance
 from gp_distributions.kernels.default import standardized
 from gp_distributions.measures import PointClouds
-from gp_distributions.measures._fractions import check_fractions, read_ingredients
-from gp_distributions.measures._validation import Wording
 from gp_distributions.measures.arrays import Data, double, integer
+from gp_distributions.measures.fractions import check_fractions, read_ingredients
 
 # Shares of an ingredient that a move replaces by another.
 _SHARES = (1.0, 0.3)
@@ -210,7 +209,7 @@ class RecipeSearch(Search):
                 )
             candidate = [candidate.get(name, 0.0) for name in self.names]
         recipe = double(candidate, "The recipe")
-        check_fractions(recipe.unsqueeze(0), self.names, Wording("Recipe"))
+        check_fractions(recipe.unsqueeze(0), self.names)
         fractions: list[float] = recipe.tolist()
         return fractions
 

@@ -20,7 +20,6 @@ from gp_distributions.measures._atom_kinds import (
 )
 from gp_distributions.measures._bags import listed, read_arrays, read_bags, read_ragged
 from gp_distributions.measures._container import WeightedContainer
-from gp_distributions.measures._fractions import read_fractions
 from gp_distributions.measures._frames import read_cells, read_frame
 from gp_distributions.measures._geometries import stems
 from gp_distributions.measures._normals import Normals, check_normals, estimated
@@ -28,6 +27,7 @@ from gp_distributions.measures._pairs import PairFeatures, read_pairs
 from gp_distributions.measures._shapes import read_curves, read_images, read_meshes
 from gp_distributions.measures._validation import Wording, equal_weights, validated
 from gp_distributions.measures.arrays import Data, integer, real_array, row_tensor, seeded
+from gp_distributions.measures.fractions import read_fractions
 from gp_distributions.rows.clouds import join_rows, pad_rows, split_rows
 
 

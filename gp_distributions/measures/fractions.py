@@ -56,7 +56,7 @@ def read_fractions(
             labels = index.labels
     matrix = point_array(fractions, "Fractions", "(n, ingredients)")
     values, atoms = to_tensors([matrix, properties])
-    check_fractions(values, names, Wording("Recipe", "fractions", labels))
+    check_fractions(values, names, labels)
     recipe, ingredient = values.nonzero(as_tuple=True)
     sizes = (values > 0).sum(-1)
     padded = pad(atoms[ingredient], sizes), pad(values[recipe, ingredient], sizes)
@@ -105,12 +105,15 @@ def read_ingredients(
     return names, properties
 
 
-def check_fractions(values: Tensor, names: Sequence[Any], wording: Wording) -> None:
+def check_fractions(
+    values: Tensor, names: Sequence[Any], labels: npt.NDArray[Any] | None = None
+) -> None:
     """Check that each row of a ``B x N`` tensor has fractions of ingredients that sum to one.
 
     Raises:
         ValueError: If not; the message names the recipe and the ingredient.
     """
+    wording = Wording("Recipe", labels=labels)
     if values.shape[-1] != len(names):
         raise ValueError(
             f"Expected a fraction for each of {len(names)} ingredients, got {values.shape[-1]}."
