@@ -40,7 +40,7 @@ def read_fractions(
     names, properties = read_ingredients(ingredients, name, columns)
     labels: npt.NDArray[Any] | None = None
     if is_table(fractions):
-        read = table(fractions, None if bag is None else [bag])
+        read = table(table(fractions), [] if bag is None else [bag])
         found = [each for each in read.columns if each != bag]
         if unknown := [each for each in found if each not in names]:
             raise ValueError(
@@ -80,7 +80,7 @@ def read_ingredients(
     names: list[Any] | None = None
     chosen: list[Any] = []
     if is_table(ingredients):
-        read = table(ingredients, [*([] if name is None else [name]), *(columns or ())])
+        read = table(table(ingredients), [*([] if name is None else [name]), *(columns or ())])
         index = index_names(read.to_native())
         if name is None and index is None:
             raise TypeError(
