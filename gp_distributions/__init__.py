@@ -15,6 +15,7 @@ _NAMES = {
         "FreeSearch",
         "MixedSearch",
         "PoolSearch",
+        "RecipeSearch",
         "ShapeOptimizer",
         "optimize_free_shapes",
         "optimize_over_pool",

@@ -1,4 +1,4 @@
-"""Bayesian optimisation over shapes: pools, designs that decode to clouds, free atoms, and mixtures."""
+"""Bayesian optimisation over shapes: pools, designs, free atoms, mixtures of these, and recipes."""
 
 from gp_distributions.bayesopt.acquisitions import (
     MixtureLogExpectedImprovement,
@@ -17,6 +17,7 @@ from gp_distributions.bayesopt.parts import (
 )
 from gp_distributions.bayesopt.pool import Pool, optimize_over_pool
 from gp_distributions.bayesopt.priors import median_lengthscale_prior
+from gp_distributions.bayesopt.recipe_search import RecipeSearch
 from gp_distributions.bayesopt.records import CheckpointError, Evaluation
 from gp_distributions.bayesopt.searches import DesignSearch, FreeSearch, PoolSearch
 from gp_distributions.bayesopt.shape_optimizer import ShapeOptimizer
@@ -37,6 +38,7 @@ __all__ = [
     "Observations",
     "Pool",
     "PoolSearch",
+    "RecipeSearch",
     "Search",
     "ShapeOptimizer",
     "default_acquisition",

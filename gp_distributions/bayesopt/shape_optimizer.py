@@ -56,8 +56,8 @@ class ShapeOptimizer:
     While :meth:`run` runs, it holds a lock that other processes respect; the lock ends with the process.
 
     Args:
-        search: What to search: a :class:`PoolSearch`, :class:`DesignSearch`, :class:`FreeSearch` or
-            :class:`MixedSearch`.
+        search: What to search: a :class:`PoolSearch`, :class:`DesignSearch`, :class:`FreeSearch`,
+            :class:`MixedSearch` or :class:`RecipeSearch`.
         objectives: Number of objectives.
         constraints: Number of constraints.
         initial: Number of random candidates at the start, at least two.
@@ -70,7 +70,8 @@ class ShapeOptimizer:
             always, all fitted anew at each step. They
             measure coordinates in their spread over all clouds of the search, and the principal
             components are those of all its clouds, if they are known. For a :class:`MixedSearch` it is
-            a :func:`mixed_kernel`. Isotropic kernels have a :func:`median_lengthscale_prior`.
+            a :func:`mixed_kernel`, and for a :class:`RecipeSearch` one kernel on :class:`MMD`. Isotropic
+            kernels have a :func:`median_lengthscale_prior`.
 
             Or a list or a dictionary of kernels, distances and such functions. At each step all of them
             predict each evaluation from the others. The model is their mixture with the weights of

@@ -27,6 +27,7 @@ from gp_distributions.measures._pairs import PairFeatures, read_pairs
 from gp_distributions.measures._shapes import read_curves, read_images, read_meshes
 from gp_distributions.measures._validation import Wording, equal_weights, validated
 from gp_distributions.measures.arrays import Data, integer, real_array, row_tensor, seeded
+from gp_distributions.measures.fractions import read_fractions
 from gp_distributions.rows.clouds import join_rows, pad_rows, split_rows
 
 
@@ -321,6 +322,56 @@ class PointClouds(WeightedContainer):
         read, labels, kinds = read_frame(frame, bag, columns, weight, kind, drop=drop)
         clouds, names = with_listed_kinds(read, kinds, labels, Wording(labels=labels))
         return cls._read(*clouds, labels=labels, **_known(False, 0, names))
+
+    @classmethod
+    def from_fractions(
+        cls,
+        fractions: Any,
+        ingredients: Any,
+        *,
+        bag: str | None = None,
+        name: str | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> PointClouds:
+        """Read recipes: a wide table of fractions, and a table of the properties of ingredients.
+
+        The cloud of a recipe has an atom for each of its ingredients, whose weight is its fraction.
+
+        Args:
+            fractions: A data frame with a row for each recipe and a column for each ingredient, in any
+                order; the others are absent. Or a ``B x N`` array, with the ingredients in their order.
+            ingredients: A data frame with a row for each ingredient and columns of properties, or an
+                ``N x d`` array. Both frames are of pandas, Polars or PyArrow, or of another library that
+                narwhals reads.
+            bag: Name of the column of names of recipes, which become the ``labels``. Default: the index
+                of a pandas frame, unless it may count rows.
+            name: Name of the column of names of ingredients. Default: the index of a pandas frame.
+            columns: Names of the columns of properties. Default: all but ``name``.
+
+        Returns:
+            The clouds, in order.
+
+        Raises:
+            TypeError: If ``name`` is missing for a frame without an index.
+            ValueError: If a column of fractions has no row of ingredients; an ingredient occurs twice;
+                a fraction is negative or missing; the fractions of a recipe do not sum to one, up to
+                1e-6; or a property is not finite.
+
+        Example:
+            >>> import pandas as pd
+            >>> from gp_distributions import PointClouds
+            >>> ingredients = pd.DataFrame({"fat": [81, 0, 1], "sugar": [0, 100, 1]})
+            >>> ingredients.index = ["butter", "sugar", "flour"]
+            >>> recipes = pd.DataFrame({"flour": [0.5, 1.0], "butter": [0.5, 0.0]})
+            >>> recipes.index = ["roux", "dust"]
+            >>> clouds = PointClouds.from_fractions(recipes, ingredients)
+            >>> clouds
+            PointClouds(2 clouds, 1-2 atoms, d=2, float64)
+            >>> clouds.labels.tolist(), clouds.points[1, 0].tolist()
+            (['roux', 'dust'], [1.0, 1.0])
+        """
+        read, labels = read_fractions(fractions, ingredients, bag, name, columns)
+        return cls._read(*read, labels=labels)
 
     @classmethod
     def from_anndata(

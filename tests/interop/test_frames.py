@@ -216,3 +216,16 @@ def test_a_series_without_an_index_names_no_bags(tmp_path):
         ShardedClouds.from_parquet(
             tmp_path, bag="bag", columns="x", target="y", targets=pl.Series([1.0])
         )
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_recipes_of_polars_agree_with_pandas(lazy):
+    ingredients = pd.DataFrame({"name": ["fat", "flour"], "energy": [900.0, 350.0]})
+    recipes = pd.DataFrame({"recipe": ["roux", "dust"], "flour": [0.5, 1.0], "fat": [0.5, 0.0]})
+    frames = [pl.DataFrame(frame.to_dict("list")) for frame in (recipes, ingredients)]
+    frames = [frame.lazy() for frame in frames] if lazy else frames
+    found = PointClouds.from_fractions(*frames, bag="recipe", name="name")
+    known = PointClouds.from_fractions(recipes, ingredients, bag="recipe", name="name")
+    assert torch.equal(found.points, known.points)
+    assert torch.equal(found.weights, known.weights)
+    assert found.labels.tolist() == ["roux", "dust"]

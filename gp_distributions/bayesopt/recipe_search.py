@@ -1,0 +1,369 @@
+"""Search over recipes: a few ingredients of many, whose fractions sum to one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from botorch.acquisition import AcquisitionFunction
+from botorch.optim import optimize_acqf
+from botorch.utils.sampling import draw_sobol_samples
+from scipy.optimize import Bounds, LinearConstraint, milp
+from torch import Tensor
+
+from gp_distributions.bayesopt.alternation import Alternation
+from gp_distributions.bayesopt.decoder import Decoder
+from gp_distributions.bayesopt.parts import Plain, Search
+from gp_distributions.bayesopt.proposing import derived_seed, one_by_one, seeded
+from gp_distributions.distances.mmd import MMD
+from gp_distributions.distances.standardized import StandardizedDistance
+from gp_distributions.kernels.default import standardized
+from gp_distributions.measures import PointClouds
+from gp_distributions.measures.arrays import Data, double, integer
+from gp_distributions.measures.fractions import check_fractions, read_ingredients
+
+# Shares of an ingredient that a move replaces by another.
+_SHARES = (1.0, 0.3)
+# Largest number of moves of a recipe, and smallest gain of one, relative to a value of less than one.
+_MOVES, _LEAST = 100, 0.01
+# Random recipes in whose spread default kernels measure properties.
+_KNOWN = 200
+# Halvings of an interval, after which it is as small as rounding errors.
+_HALVINGS = 60
+# Fractions that gradients leave of an ingredient that the best recipe does not have.
+_SMALL = 1e-6
+# Relative tolerance of sums and costs.
+_ROUNDING = 1e-12
+
+
+class RecipeSearch(Search):
+    r"""Search over recipes of at most a few ingredients; a candidate is a dictionary of fractions.
+
+    The fractions :math:`w` of the ``N`` ingredients satisfy
+
+    .. math::
+        \sum_i w_i = 1, \qquad |\{i: w_i > 0\}| \le k, \qquad l_i \le w_i \le u_i, \qquad
+        \sum_i c_i w_i \le \text{budget},
+
+    up to rounding errors. The first candidates are random. Later ones start from the best recipes so far
+    and random ones: whole ingredients or shares of one are replaced by another as long as the
+    acquisition function increases, and BoTorch's ``optimize_acqf`` then finds the best fractions of the
+    same ingredients. The inputs of models are the fractions of all ingredients, from which the
+    :attr:`input_transform` makes clouds, as :meth:`PointClouds.from_fractions` does. The default model
+    has the maximum mean discrepancy (:class:`MMD`) of properties in units of their spread.
+
+    A recipe that you tell may break all limits but the sum.
+
+    Args:
+        ingredients: A data frame with a row for each ingredient and columns of properties, or an
+            ``N x d`` array, whose ingredients are named 0 to ``N - 1``.
+        max_ingredients: Largest number of ingredients of a recipe, :math:`k`. Default: ``N``.
+        name: Name of the column of names of ingredients. Default: the index of a pandas frame.
+        columns: Names of the columns of properties. Default: all but ``name``.
+        bounds: Lower and upper bounds of the fractions of some ingredients, by their names. Default: 0
+            and 1. A recipe has all ingredients whose lower bound is not zero.
+        min_fraction: Smallest fraction of an ingredient that a recipe has.
+        costs: The ``N`` costs of ingredients, such as a column of the frame, in the order of its rows.
+        budget: Largest cost of a recipe, :math:`\sum_i c_i w_i`.
+        num_restarts: Number of starts of each optimisation. Half of them are the best recipes so far.
+        raw_samples: Number of random recipes from which the other starts are chosen.
+
+    Attributes:
+        names: The names of the ingredients.
+        input_transform: The :class:`Decoder` of fractions of all ingredients, ``N`` numbers.
+
+    Raises:
+        TypeError: If ``name`` is missing for a frame without an index, or only one of ``costs`` and
+            ``budget`` is given.
+        ValueError: If ingredients, bounds, costs or a number are not valid, or no recipe satisfies all
+            limits.
+
+    Example:
+        >>> import pandas as pd
+        >>> from gp_distributions import RecipeSearch, ShapeOptimizer
+        >>> table = pd.DataFrame({"fat": [81, 0, 1], "sugar": [0, 100, 1], "price": [9, 1, 1]})
+        >>> table.index = ["butter", "sugar", "flour"]
+        >>> search = RecipeSearch(
+        ...     table, 2, columns=["fat", "sugar"], bounds={"flour": (0.5, 0.9)},
+        ...     costs=table["price"], budget=3,
+        ... )
+        >>> recipes = ShapeOptimizer(search).ask(5)
+        >>> all(0.5 <= recipe["flour"] <= 0.9 and len(recipe) <= 2 for recipe in recipes)
+        True
+        >>> all(recipe.get("butter", 0.0) <= 0.25 for recipe in recipes)  # at a cost of 3
+        True
+    """
+
+    dim: int
+    clouds: PointClouds
+
+    def __init__(
+        self,
+        ingredients: Any,
+        max_ingredients: int | None = None,
+        *,
+        name: str | None = None,
+        columns: Sequence[str] | None = None,
+        bounds: Mapping[Any, tuple[float, float]] | None = None,
+        min_fraction: float = 0.0,
+        costs: Data | None = None,
+        budget: float | None = None,
+        num_restarts: int = 4,
+        raw_samples: int = 256,
+    ) -> None:
+        if (costs is None) != (budget is None):
+            raise TypeError(f"Expected costs and budget together, got {costs!r:.80} and {budget}.")
+        self.names, properties = read_ingredients(ingredients, name, columns)
+        self.properties = double(properties, "Ingredients")
+        size, self.dim = self.properties.shape
+        most = size if max_ingredients is None else integer(max_ingredients, "max_ingredients")
+        self.max_ingredients = min(most, size)
+        self.num_restarts = integer(num_restarts, "num_restarts")
+        self.raw_samples = integer(raw_samples, "raw_samples", least=self.num_restarts)
+        self.min_fraction = min_fraction
+        self.bounds = self.properties.new_tensor([[0.0], [1.0]]).repeat(1, size)
+        for each, pair in (bounds or {}).items():
+            if each not in self.names or not 0 <= pair[0] <= pair[1] <= 1:
+                raise ValueError(
+                    "Expected bounds 0 <= low <= high <= 1 of ingredients, got "
+                    f"{pair} of {each!r}; ingredients: {self.names}."
+                )
+            self.bounds[:, self.names.index(each)] = self.bounds.new_tensor(pair)
+        self.costs = self.bounds.new_zeros(size) if costs is None else double(costs, "costs")
+        if self.costs.shape != (size,) or not bool(self.costs.isfinite().all()):
+            raise ValueError(
+                f"Expected a finite cost of each of {size} ingredients, got {costs!r}."
+            )
+        self.budget = 0.0 if budget is None else float(budget)
+        self._cheapest = self._cheapest_recipe()
+        self.input_transform = Decoder(self._decode)
+        self.clouds = self.input_transform.clouds(self.inputs(self.initial(_KNOWN, 0)))
+
+    def describe(self) -> dict[str, Any]:
+        """Return the kind of search, a digest of the ingredients, and the limits."""
+        return {
+            "kind": "recipes",
+            "ingredients": self.properties.tolist(),
+            "names": list(map(str, self.names)),
+            "max_ingredients": self.max_ingredients,
+            "bounds": self.bounds.tolist(),
+            "min_fraction": self.min_fraction,
+            "costs": self.costs.tolist(),
+            "budget": self.budget,
+        }
+
+    def initial(self, count: int, seed: int) -> list[list[float]]:
+        """Returns random recipes, from the first ``count`` points of a scrambled Sobol sequence.
+
+        The number of ingredients is uniform, and fractions are uniform before they meet the limits.
+        """
+        size, most = len(self.names), self.max_ingredients
+        unit = self.bounds.new_tensor([[0.0], [1.0]]).repeat(1, 2 * size + 1)
+        drawn = draw_sobol_samples(unit, count, 1, seed=seed).squeeze(1)
+        number, order, shares = drawn.split([1, size, size], dim=-1)
+        recipes = -shares.clamp(1e-9, 1 - 1e-9).log()
+        # Ingredients give way to those of the cheapest recipe until limits are met.
+        place, cheap = self._places(order), self._places(-self._cheapest)
+        found, done = recipes, recipes.new_zeros(count, dtype=torch.bool)
+        for kept in range(most, -1, -1):
+            chosen = (cheap < most - kept) & (self._cheapest > 0)
+            chosen = chosen | (place < (1 + (number * most).floor()).clamp_max(kept))
+            chosen = chosen | self._required
+            fractions = recipes * chosen
+            repaired, valid = self._repaired(fractions / fractions.sum(-1, keepdim=True), chosen)
+            found = torch.where((valid & ~done).unsqueeze(-1), repaired, found)
+            done = done | valid
+        plain: list[list[float]] = found.tolist()
+        return plain
+
+    def inputs(self, candidates: Plain) -> Tensor:
+        """Returns the fractions of all ingredients as one tensor."""
+        return self.bounds.new_tensor(candidates).reshape(-1, len(self.names))
+
+    def optimize(
+        self, acquisition: AcquisitionFunction, q: int, taken: Plain, best: Plain, seed: int
+    ) -> list[list[float]]:
+        """Finds recipes one after the other, each with the previous ones as pending points."""
+
+        def find(found: list[list[float]]) -> list[float]:
+            own = derived_seed(seed, len(found))
+            with seeded(own, self.bounds.device):
+                return self._maximum(acquisition, [*taken, *found], best, own)
+
+        return one_by_one(acquisition, q, find, self.inputs)
+
+    def show(self, candidate: list[float]) -> dict[Any, float]:
+        """Returns the fractions of the ingredients that the recipe has, by their names."""
+        named = zip(self.names, candidate, strict=True)
+        return {name: fraction for name, fraction in named if fraction > 0}
+
+    def plain(self, candidate: Any) -> list[float]:
+        """Returns the fractions of all ingredients as a list."""
+        if isinstance(candidate, Mapping):
+            if unknown := [name for name in candidate if name not in self.names]:
+                raise ValueError(
+                    f"Expected ingredients among {self.names}, got {unknown} in {candidate!r:.200}."
+                )
+            candidate = [candidate.get(name, 0.0) for name in self.names]
+        recipe = double(candidate, "The recipe")
+        check_fractions(recipe.unsqueeze(0), self.names)
+        fractions: list[float] = recipe.tolist()
+        return fractions
+
+    @cached_property
+    def _default_distance(self) -> StandardizedDistance:
+        # It is smooth in the fractions of a few fixed atoms, of which quantiles are steps.
+        distance = standardized(MMD(self.dim), self.clouds)
+        distance.adapt(self.clouds.pack())
+        return distance
+
+    @property
+    def _required(self) -> Tensor:
+        """Which ingredients all recipes have."""
+        return self.bounds[0] > 0
+
+    def _places(self, values: Tensor) -> Tensor:
+        """Return the place of each ingredient in increasing order, after those that are required."""
+        first = values - self._required.to(values)
+        return first.argsort(dim=-1, stable=True).argsort(dim=-1)
+
+    def _decode(self, fractions: Tensor) -> tuple[Tensor, Tensor]:
+        """Return as many ingredients of each recipe as the longest has, and their fractions."""
+        most = int((fractions > 0).sum(-1).max())
+        weights, places = fractions.topk(max(most, 1), dim=-1)
+        return self.properties.to(fractions)[places], weights
+
+    def _cheapest_recipe(self) -> Tensor:
+        """Return the cheapest recipe, by mixed-integer linear programming.
+
+        Raises:
+            ValueError: If no recipe satisfies all limits.
+        """
+        size, (low, high) = len(self.names), self.bounds.numpy()
+        least, ones = np.maximum(low, self.min_fraction), np.ones(size)
+        eye, none = np.eye(size), np.zeros(size)
+        found = milp(
+            np.concatenate([self.costs.numpy(), none]),
+            integrality=np.concatenate([none, ones]),
+            bounds=Bounds(np.concatenate([none, low > 0]), np.ones(2 * size)),
+            constraints=[
+                LinearConstraint(np.concatenate([ones, none]), 1, 1),
+                LinearConstraint(np.concatenate([none, ones]), 0, self.max_ingredients),
+                LinearConstraint(np.hstack([eye, -np.diag(high)]), -np.inf, 0),
+                LinearConstraint(np.hstack([eye, -np.diag(least)]), 0, np.inf),
+            ],
+        )
+        if found.x is None:
+            raise ValueError(
+                f"Expected limits that a recipe can satisfy, got none with at most "
+                f"{self.max_ingredients} ingredients within the bounds. Widen bounds, raise "
+                "max_ingredients or lower min_fraction."
+            )
+        recipe = torch.from_numpy(found.x[:size] * (found.x[size:] > 0.5))
+        if not bool(self._repaired(recipe[None], recipe[None] > 0)[1]):
+            raise ValueError(
+                f"Expected budget >= {found.fun:.6g}, the cost of the cheapest recipe, "
+                f"{self.show(recipe.tolist())}, got {self.budget:.6g}."
+            )
+        return recipe
+
+    def _repaired(self, recipes: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
+        """Return recipes of chosen ingredients that satisfy all limits, near to given ones.
+
+        Fractions move by one amount, as far as their bounds allow, so that they sum to one. Then recipes
+        move towards the cheapest of the same ingredients, until they cost no more than the budget.
+
+        Args:
+            recipes: ``R x N`` fractions.
+            chosen: Which ingredients they may have.
+
+        Returns:
+            The recipes, and for which of them there is one.
+        """
+        low, high = self.bounds[0].clamp_min(self.min_fraction) * chosen, self.bounds[1] * chosen
+        valid = (low <= high).all(-1) & (chosen | ~self._required).all(-1)
+        valid &= (low.sum(-1) <= 1 + _ROUNDING) & (high.sum(-1) >= 1 - _ROUNDING)
+        left = (low - recipes).amin(-1, keepdim=True)
+        right = (high - recipes).amax(-1, keepdim=True)
+        for _ in range(_HALVINGS):
+            middle = (left + right) / 2
+            over = (recipes + middle).clamp(low, high).sum(-1, keepdim=True) > 1
+            left, right = torch.where(over, left, middle), torch.where(over, middle, right)
+        found = (recipes + right).clamp(low, high)
+        order = self.costs.argsort()
+        room = (high - low)[:, order]
+        rest = 1 - low.sum(-1, keepdim=True) - room.cumsum(-1) + room
+        cheap = low + rest.clamp_min(0).minimum(room)[:, order.argsort()]
+        cost, least = found @ self.costs, cheap @ self.costs
+        valid &= least <= self.budget + _ROUNDING * self.costs.abs().max()
+        share = torch.where(cost > self.budget, (cost - self.budget) / (cost - least), 0.0)
+        return found + share.clamp_max(1).unsqueeze(-1) * (cheap - found), valid
+
+    def _maximum(
+        self, acquisition: AcquisitionFunction, taken: Plain, best: Plain, seed: int
+    ) -> list[float]:
+        """Finds one recipe that is not taken."""
+        values_of = Alternation(acquisition, {}, [], self.bounds, self.inputs(taken), 0)
+        known = self.inputs(best)
+        places = self._places(-known)
+        chosen = (places < self.max_ingredients) & ((known > 0) | self._required)
+        known, valid = self._repaired(known, chosen)
+        leading = known[valid][: -(-self.num_restarts // 2)]
+        random = self.inputs(self.initial(self.raw_samples, seed))
+        states = values_of.starts(leading, random, self.num_restarts)
+        values = values_of.values(states)
+        active = torch.arange(len(states))
+        for _ in range(_MOVES):
+            found, after = self._moved(values_of, states[active])
+            better = after - values[active] > _LEAST * values[active].abs().clamp_max(1)
+            active = active[better]
+            if not len(active):
+                break
+            states[active], values[active] = found[better], after[better]
+        top = states[values.argmax()]
+        polished = self._polished(acquisition, top)
+        both = torch.stack([polished, top])
+        recipe: list[float] = both[values_of.values(both).argmax()].tolist()
+        return recipe
+
+    def _moved(self, values_of: Alternation, states: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the best recipe after one move from each state, and its value."""
+        eye = torch.eye(len(self.names)).to(states)
+        amounts, givers = states.topk(self.max_ingredients, dim=-1)
+        steps = eye[:, None] - eye[givers][:, :, None, None]  # taker, share
+        moves = amounts[:, :, None, None, None] * states.new_tensor(_SHARES)[:, None] * steps
+        near = (states[:, None, None, None] + moves).flatten(1, -2)
+        moved = (near != states[:, None]).any(-1) & ((near > 0).sum(-1) <= self.max_ingredients)
+        repaired, valid = self._repaired(near[moved], near[moved] > 0)
+        values = states.new_full(near.shape[:-1], -torch.inf)
+        near[moved] = repaired
+        values[moved] = values_of.values(repaired).where(valid, -torch.inf)
+        best, place = values.max(-1)
+        return near[torch.arange(len(states)), place], best
+
+    def _polished(self, acquisition: AcquisitionFunction, recipe: Tensor) -> Tensor:
+        """Return the best fractions of the ingredients of a recipe, by gradients."""
+        chosen = recipe > 0
+        places = chosen.nonzero().squeeze(-1)
+        if len(places) < 2:
+            return recipe
+        bounds = self.bounds.clone()
+        bounds[0, chosen] = bounds[0, chosen].clamp_min(self.min_fraction)
+        budget = [(places, -self.costs[places], -self.budget)]
+        found, _ = optimize_acqf(
+            acquisition,
+            bounds,
+            q=1,
+            num_restarts=1,
+            batch_initial_conditions=recipe[None, None],
+            fixed_features=dict.fromkeys((~chosen).nonzero().squeeze(-1).tolist(), 0.0),
+            equality_constraints=[(places, torch.ones_like(recipe[places]), 1.0)],
+            inequality_constraints=budget if bool(self.costs.any()) else None,
+            retry_on_optimization_warning=False,
+            options={"maxiter": 100},
+        )
+        repaired, valid = self._repaired(found, found > _SMALL)
+        return repaired[0] if bool(valid) else recipe
