@@ -67,11 +67,11 @@ class ShapeOptimizer:
             or designs for a :class:`DesignSearch`) and a ``T x outcomes`` tensor. Its random numbers, if
             any, must have a fixed seed. Default, for each outcome: the mixture of the isotropic kernel
             and of those on principal components that :func:`gp_distributions.fit` has to choose from,
-            always, all fitted anew at each step. They
-            measure coordinates in their spread over all clouds of the search, and the principal
-            components are those of all its clouds, if they are known. For a :class:`MixedSearch` it is
-            a :func:`mixed_kernel`, and for a :class:`RecipeSearch` one kernel on :class:`MMD`. Isotropic
-            kernels have a :func:`median_lengthscale_prior`.
+            always, all fitted anew at each step. They measure coordinates in their spread over all
+            clouds of the search, and the principal components are those of all its clouds, if they are
+            known. For a :class:`MixedSearch` it is a :func:`mixed_kernel`, and for a
+            :class:`RecipeSearch` one kernel on :class:`MMD`. Isotropic kernels have a
+            :func:`median_lengthscale_prior`.
 
             Or a list or a dictionary of kernels, distances and such functions. At each step all of them
             predict each evaluation from the others. The model is their mixture with the weights of
