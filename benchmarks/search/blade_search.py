@@ -58,7 +58,7 @@ def on_parameters(X: Tensor, Y: Tensor) -> gd.DistributionGP:
     return gd.DistributionGP(X, Y, kernel, input_transform=Normalize(width))
 
 
-def search(blades: Blades, pool: Pool, model: Any, seed: int) -> Outcome:
+def search(blades: Blades, pool: Pool, model: Any, seed: int, evaluations: int) -> Outcome:
     """Search a pool, and return when the best blades were found."""
     required = np.quantile(blades.thrust, SHARE)
     holds = blades.thrust >= required
@@ -70,10 +70,10 @@ def search(blades: Blades, pool: Pool, model: Any, seed: int) -> Outcome:
         return [np.log(efficiency / (1 - efficiency)), np.log(required / blades.thrust[index])]
 
     if model == "random":
-        found = place.initial(EVALUATIONS, seed)
+        found = place.initial(evaluations, seed)
     else:
         optimizer = gd.ShapeOptimizer(place, constraints=1, model=model, seed=seed)
-        optimizer.run(evaluate, EVALUATIONS, progress=False)
+        optimizer.run(evaluate, evaluations, progress=False)
         found = [evaluation.candidate for evaluation in optimizer.evaluations]
     held = [index for index in found if holds[index]]
     best = max(blades.efficiency[held], default=0.0)
@@ -82,7 +82,7 @@ def search(blades: Blades, pool: Pool, model: Any, seed: int) -> Outcome:
         hit = np.isin(found, order[:count])
         outcome[name], outcome[f"{name}_at"] = (
             hit.any(),
-            hit.argmax() + 1 if hit.any() else EVALUATIONS,
+            hit.argmax() + 1 if hit.any() else evaluations,
         )
     return outcome
 
@@ -90,9 +90,10 @@ def search(blades: Blades, pool: Pool, model: Any, seed: int) -> Outcome:
 def run(options: Options) -> list[Row]:
     """Search the pool of each seed by each way."""
     seeds = range(100, 101) if options.quick else range(FIRST, FIRST + 10)
+    number, evaluations = (30, 12) if options.quick else (1000, EVALUATIONS)
     found: dict[str, list[Outcome]] = {}
     for seed in progress(seeds, "blades"):
-        blades = random_blades(60 if options.quick else 1000, seed=seed, meshing_seed=seed)
+        blades = random_blades(number, seed=seed, meshing_seed=seed)
         surfaces = gd.PointClouds.from_meshes(blades.meshes, normals=True)
         ways: dict[str, Any] = {
             "default": (surfaces, None),
@@ -101,7 +102,7 @@ def run(options: Options) -> list[Row]:
         }
         for name, (candidates, model) in ways.items():
             start = time.perf_counter()
-            outcome = search(blades, Pool(candidates), model, seed)
+            outcome = search(blades, Pool(candidates), model, seed, evaluations)
             outcome["seconds"] = time.perf_counter() - start
             found.setdefault(name, []).append(outcome)
     rows: list[Row] = []
