@@ -86,7 +86,7 @@ def everything() -> dict[str, list[Array]]:
     found["sparse"] = arrays(*fit(sparse, restarts=0, progress=False).predict(new))
     classes = ClassificationGP(clouds, ["a", "b"] * 5, DistributionKernel(Fourier(3)))
     found["classes"] = arrays(classes.predict_proba(new))
-    found["integrated"] = arrays(*integrate_hyperparameters(noisy).predict(new))
+    found["integrated"] = arrays(*integrate_hyperparameters(noisy.members[0]).predict(new))
     covariances = np.stack([np.cov(bag.T) + np.eye(3) for bag in BAGS])
     gaussians = Gaussians(np.stack([bag.mean(0) for bag in BAGS]), covariances)
     found["gaussians"] = arrays(*DistributionGP(gaussians, TARGETS).predict(gaussians))
