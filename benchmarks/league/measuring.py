@@ -15,7 +15,7 @@ import gp_distributions
 from benchmarks.harness import progress
 from benchmarks.league.bag_kernels import random_features, set_kernel
 from benchmarks.league.networks import attention, deep_sets
-from benchmarks.league.ours import comparison, default, linear, log_size
+from benchmarks.league.ours import comparison, default, linear
 from benchmarks.league.scores import Fold, Prediction, scored
 from benchmarks.league.sets import Task
 from benchmarks.league.tables import boosting, forest, gaussian_process, principal, support_vectors
@@ -34,7 +34,7 @@ PEERS: dict[str, Callable[[Fold], Prediction]] = {
     "attention": attention,
 }
 # What explains losses; no part of the ranks.
-VARIANTS: dict[str, Callable[[Fold], Prediction]] = {"log size": log_size, "linear": linear}
+VARIANTS: dict[str, Callable[[Fold], Prediction]] = {"linear": linear}
 METHODS = OURS | PEERS | VARIANTS
 FOLDS, REPETITIONS, LARGE = 5, 3, 300
 # A measurement: set, method, scores, and at which repetition and fold.

@@ -37,15 +37,6 @@ def comparison(fold: Fold) -> Prediction:
     return _predicted(found.model(), fold.test.clouds, labelled=fold.labelled)
 
 
-def log_size(fold: Fold) -> Prediction:
-    """The default with the log size of bags as a covariate."""
-    X, new = (
-        gd.MixedInputs(bags=clouds, size=clouds.sizes.double().log()[:, None])
-        for clouds in (fold.train.clouds, fold.test.clouds)
-    )
-    return _fitted(fold, X, new)
-
-
 def linear(fold: Fold) -> Prediction:
     """A kernel linear on mean embeddings: the default MMD with that profile."""
     X = fold.train.clouds
