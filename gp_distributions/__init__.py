@@ -63,6 +63,7 @@ _NAMES = {
         "AggregateGP",
         "ClassificationGP",
         "ConformalCorrection",
+        "CurveGP",
         "DistributionGP",
         "MixtureModel",
         "NormalizeClouds",
