@@ -26,7 +26,6 @@ from gp_distributions.models.observations import noise_of_outputs
 from gp_distributions.models.regression import Moments
 from gp_distributions.models.shared_kernel import SharedKernelGP
 from gp_distributions.numerics.kronecker import KroneckerSystem
-from gp_distributions.numerics.linear_algebra import cholesky
 
 # Missing entries whose parts in variances are computed at a time.
 _CHUNK = 64
@@ -61,8 +60,9 @@ class CurveGP(SharedKernelGP):
         positions: Positions of the values along the curve, ``M`` or ``M x p``. :math:`C` is then a
             kernel of them; without them it is a learned matrix.
         output_covar_module: The GPyTorch kernel of positions. Default: Matern 5/2.
-        rank: Rank of a learned :math:`C`, to which :math:`d` adds a diagonal. Default: ``M``, but at
-            most ``T / 2``.
+        rank: Rank of a learned :math:`C`, to which :math:`d` adds a diagonal. Default: ``M``, the most
+            accurate. From fewer than ``M`` curves, :math:`C` is nearly singular: values and sums are
+            predicted as well, but not joint densities of whole curves.
         mean_module: The mean. Default: a constant for each output.
 
     Raises:
@@ -105,8 +105,7 @@ class CurveGP(SharedKernelGP):
         targets = self.train_targets
         self.missing: Tensor
         self.register_buffer("missing", missing.to(targets.device), persistent=False)
-        most = max(1, min(curves.shape[-1], len(curves) // 2))
-        self.rank = most if rank is None else integer(rank, "rank", least=1)
+        self.rank = curves.shape[-1] if rank is None else integer(rank, "rank", least=1)
         self.positions: Tensor | None = None
         if positions is not None:
             points = as_positions(positions, curves).to(targets)
@@ -295,10 +294,12 @@ class CurveNormal(MultitaskMultivariateNormal):
     ) -> Tensor:
         """Draw reparametrised samples, a ``sample_shape x batch_shape x q x M`` tensor."""
         covariances = self.lazy_covariance_matrix.to_dense()
-        if covariances.requires_grad:  # gradients of eigenvectors would divide by gaps
-            root = cholesky(covariances)
-        else:
-            values, vectors = torch.linalg.eigh(covariances)
-            root = vectors * values.clamp_min(0).sqrt().unsqueeze(-2)
+        values, vectors = torch.linalg.eigh(covariances.detach())
+        limit = values.shape[-1] * torch.finfo(values.dtype).eps * values[..., -1:]
+        roots = values.clamp_min(0).sqrt().unsqueeze(-2)
+        inverse = torch.where(values > limit, values, torch.inf).rsqrt().unsqueeze(-2)
+        # A root R with d(R R') = dC, so that gradients are those of C, without gaps of eigenvalues.
+        moving = covariances @ (vectors * inverse)
+        root = vectors * roots + 0.5 * (moving - moving.detach())
         add_to_cache(self.lazy_covariance_matrix, "root_decomposition", RootLinearOperator(root))
         return super().rsample(sample_shape, base_samples)
