@@ -64,6 +64,7 @@ _NAMES = {
         "AggregateGP",
         "ClassificationGP",
         "ConformalCorrection",
+        "CurveGP",
         "DistributionGP",
         "MixtureModel",
         "NormalizeClouds",

@@ -1,5 +1,6 @@
 """Functions that fit models: hyperparameters, reference measures, sampling noise, concentrations."""
 
+import gp_distributions.fitting.curves
 import gp_distributions.fitting.sparse
 import gp_distributions.fitting.variational  # noqa: F401, registers with fit
 from gp_distributions.fitting.classification import fit_classification

@@ -4,6 +4,7 @@ import gp_distributions.models.pathwise  # noqa: F401, registers with BoTorch
 from gp_distributions.models.aggregate_gp import AggregateGP
 from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.conformal import ConformalCorrection
+from gp_distributions.models.curve_gp import CurveGP
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.draw_noise import DrawNoiseLikelihood
 from gp_distributions.models.integrated_gp import IntegratedGP
@@ -29,6 +30,7 @@ __all__ = [
     "BinomialLikelihood",
     "ClassificationGP",
     "ConformalCorrection",
+    "CurveGP",
     "DistributionGP",
     "DrawNoiseLikelihood",
     "IntegratedGP",

@@ -1,0 +1,273 @@
+"""Curves as targets, against Gaussian processes of all their values that are built densely."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from botorch.exceptions.errors import UnsupportedError
+from cases import random_rows
+from gpytorch.kernels import MaternKernel, ScaleKernel
+from torch import Tensor
+
+from gp_distributions import CurveGP, SharedKernelGP, SlicedWassersteinKernel, fit
+from gp_distributions.kernels.covariances import covariance
+from gp_distributions.numerics.kronecker import KroneckerSystem
+
+ROWS = random_rows(16, sizes=(5, 12))
+T, M = 12, 6
+AT = torch.linspace(0, 1, M).double()
+CURVES = (3 * AT + ROWS.sin().sum(-1, keepdim=True)).sin() + ROWS[:, [0]] * AT
+EXACT = {"rtol": 1e-9, "atol": 1e-9}
+WEIGHTS = torch.stack([torch.full((M,), 1 / M).double(), AT - 0.5])
+
+
+def kernel() -> ScaleKernel:
+    made = ScaleKernel(SlicedWassersteinKernel(2, num_slices=10, num_quantiles=20))
+    made.base_kernel.lengthscale = 2.0
+    made.outputscale = 1.7
+    return made
+
+
+def with_gaps() -> Tensor:
+    curves = CURVES[:T].clone()
+    for curve, output in ((0, 1), (3, 2), (3, 3), (7, 0), (7, 5)):
+        curves[curve, output] = torch.nan
+    return curves
+
+
+def make_model(curves: Tensor, **options: object) -> CurveGP:
+    model = CurveGP(ROWS[:T], curves, kernel(), **options)  # type: ignore[arg-type]
+    model.likelihood.noise = 0.03
+    model.mean_module.constant = torch.linspace(-0.2, 0.3, M).double()
+    model.output_noise = torch.linspace(0.01, 0.05, M).double()
+    return model
+
+
+class Dense:
+    """The Gaussian process of all known values of a model, in the units of the targets."""
+
+    def __init__(self, model: CurveGP, curves: Tensor, keep: Tensor | None = None) -> None:
+        self.model = model
+        keep = torch.arange(T) if keep is None else keep
+        self.rows, known = ROWS[:T][keep], ~curves[keep].isnan().flatten()
+        stds = model.outcome_transform.stdvs
+        C = model.output_covariance.detach() * stds.mT * stds
+        self.C, self.tau = C, model.likelihood.noise.detach()
+        self.own = (model.output_noise * stds.squeeze(0).square()).diag()
+        constant = model.mean_module.constant.detach()
+        self.mean = (model.outcome_transform.means + stds * constant).squeeze(0)
+        full = self.prior(self.rows, self.rows) + torch.kron(
+            torch.eye(len(keep)).double(), self.noise()
+        )
+        self.known = known
+        self.A = full[known][:, known]
+        self.errors = (curves[keep] - self.mean).flatten()[known]
+
+    def noise(self) -> Tensor:
+        return self.tau * self.C + self.own
+
+    def prior(self, first: Tensor, second: Tensor) -> Tensor:
+        with torch.no_grad():
+            return torch.kron(covariance(self.model.covar_module, first, second), self.C)
+
+    def predict(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        to = self.prior(rows, self.rows)[:, self.known]
+        mean = self.mean.repeat(len(rows)) + to @ torch.linalg.solve(self.A, self.errors)
+        return mean.view(-1, M), self.prior(rows, rows) - to @ torch.linalg.solve(self.A, to.mT)
+
+
+@pytest.fixture(params=["whole", "gaps"])
+def curves(request: pytest.FixtureRequest) -> Tensor:
+    return CURVES[:T] if request.param == "whole" else with_gaps()
+
+
+@pytest.mark.parametrize("options", [{}, {"rank": 3}, {"positions": AT}])
+@pytest.mark.parametrize("noise", [True, False])
+def test_predictions_are_those_of_the_dense_process(
+    curves: Tensor, options: dict[str, object], noise: bool
+) -> None:
+    model = make_model(curves, **options)
+    dense = Dense(model, curves)
+    mean, covariances = dense.predict(ROWS[T:])
+    added = noise * torch.kron(torch.eye(4).double(), dense.noise())
+    covariances = covariances + added
+    posterior = model.posterior(ROWS[T:], observation_noise=noise)
+    torch.testing.assert_close(posterior.mean, mean, **EXACT)
+    torch.testing.assert_close(posterior.distribution.covariance_matrix, covariances, **EXACT)
+    found = model.predict(ROWS[T:], observation_noise=noise)
+    torch.testing.assert_close(found[0], mean, **EXACT)
+    torch.testing.assert_close(found[1], covariances.diagonal().sqrt().view(4, M), **EXACT)
+    sums = model.predict_functionals(ROWS[T:], WEIGHTS, observation_noise=noise, batch_size=3)
+    blocks = covariances.view(4, M, 4, M).diagonal(dim1=0, dim2=2).movedim(-1, 0)
+    expected = (WEIGHTS @ blocks @ WEIGHTS.mT).diagonal(dim1=-2, dim2=-1).sqrt()
+    torch.testing.assert_close(sums[0], mean @ WEIGHTS.mT, **EXACT)
+    torch.testing.assert_close(sums[1], expected, **EXACT)
+
+
+def test_batches_and_some_outputs() -> None:
+    model = make_model(with_gaps())
+    whole = model.posterior(ROWS[T:].unflatten(0, (2, 2)))
+    part = model.posterior(ROWS[T:].unflatten(0, (2, 2)), output_indices=[4, 1])
+    one = model.posterior(ROWS[T + 2 :])
+    torch.testing.assert_close(whole.mean[1], one.mean, **EXACT)
+    torch.testing.assert_close(
+        whole.distribution.covariance_matrix[1], one.distribution.covariance_matrix, **EXACT
+    )
+    torch.testing.assert_close(part.mean, whole.mean[..., [4, 1]], **EXACT)
+    torch.testing.assert_close(part.variance, whole.variance[..., [4, 1]], **EXACT)
+
+
+def test_draws_have_the_covariance_of_curves() -> None:
+    """The noise is a curve as well; independent values would differ from their neighbours."""
+    model = make_model(CURVES[:T], rank=2)
+    posterior = model.posterior(ROWS[T:])
+    base = torch.randn(50_000, 4, M, generator=torch.Generator().manual_seed(0)).double()
+    draws = posterior.distribution.rsample(base_samples=base, sample_shape=torch.Size([50_000]))
+    actual = (draws - posterior.mean).flatten(1)
+    expected = posterior.distribution.covariance_matrix
+    error = (actual.mT @ actual / len(draws) - expected).abs().max()
+    assert error < 5 * expected.diagonal().max() * (2 / len(draws)) ** 0.5
+
+
+def test_leave_one_out_is_a_model_without_the_curve(curves: Tensor) -> None:
+    model = make_model(curves)
+    for noise in (True, False):
+        mean, std = model.leave_one_out(observation_noise=noise)
+        for cloud in range(T):
+            keep = torch.tensor([i for i in range(T) if i != cloud])
+            dense = Dense(model, curves, keep)
+            expected, covariances = dense.predict(ROWS[[cloud]])
+            covariances = covariances + noise * dense.noise()
+            torch.testing.assert_close(mean[cloud], expected[0], **EXACT)
+            torch.testing.assert_close(std[cloud], covariances.diagonal().sqrt(), **EXACT)
+
+
+def random_system(gaps: bool) -> tuple[Tensor, ...]:
+    generator = torch.Generator().manual_seed(1)
+    K, C = (
+        (root @ root.mT + 0.1 * torch.eye(len(root)))
+        for root in (torch.randn(n, n, generator=generator).double() for n in (7, 5))
+    )
+    values = torch.randn(7, 5, generator=generator).double()
+    if gaps:
+        values[[0, 3, 3, 6], [1, 2, 3, 0]] = torch.nan
+    return values, K, C, 0.1 + torch.rand(5, generator=generator).double()
+
+
+def log_density(values: Tensor, K: Tensor, C: Tensor, noise: Tensor) -> Tensor:
+    known = ~values.isnan().flatten()
+    A = (torch.kron(K, C) + noise.repeat(len(K)).diag())[known][:, known]
+    normal = torch.distributions.MultivariateNormal(torch.zeros(len(A)).double(), A)
+    return normal.log_prob(values.flatten()[known])
+
+
+@pytest.mark.parametrize("gaps", [False, True])
+def test_marginal_likelihood_and_its_gradients(gaps: bool) -> None:
+    values, K, C, noise = random_system(gaps)
+    system = KroneckerSystem.of(values, *torch.linalg.eigh(K), C, noise)
+    torch.testing.assert_close(system.log_density, log_density(values, K, C, noise), **EXACT)
+    for_matrix, for_noise = system.gradients
+    step = 1e-5
+    for change, slope in (
+        ((torch.ones(5, 5) + torch.eye(5)).double(), None),
+        (torch.outer(torch.arange(5.0), torch.arange(5.0)).double(), None),
+        (None, torch.arange(5.0).double()),
+    ):
+        ends = [
+            log_density(
+                *(values, K, C if change is None else C + sign * step * change),
+                noise if slope is None else noise + sign * step * slope,
+            )
+            for sign in (1, -1)
+        ]
+        expected = (ends[0] - ends[1]) / (2 * step)
+        actual = (for_matrix * change).sum() if slope is None else (for_noise * slope).sum()  # type: ignore[operator]
+        torch.testing.assert_close(actual, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_gradients_are_finite_where_eigenvalues_coincide() -> None:
+    values, _, _, noise = random_system(gaps=True)
+    one = [torch.eye(n).double() for n in (7, 5)]
+    system = KroneckerSystem.of(values, *torch.linalg.eigh(one[0]), one[1], 0 * noise + 0.3)
+    C = one[1].clone().requires_grad_()
+    (expected,) = torch.autograd.grad(log_density(values, one[0], C, 0 * noise + 0.3), C)
+    torch.testing.assert_close(system.gradients[0], (expected + expected.mT) / 2, **EXACT)
+
+
+@pytest.mark.parametrize("options", [{}, {"rank": 2}, {"positions": AT}])
+def test_fit_raises_the_likelihood_of_curves(curves: Tensor, options: dict[str, object]) -> None:
+    model = CurveGP(ROWS[:T], curves, kernel(), **options)  # type: ignore[arg-type]
+    before = copy.deepcopy(model)
+    fit(model, restarts=0)
+    before.load_state_dict(
+        model.state_dict()
+        | {k: v for k, v in before.state_dict().items() if k.startswith("output_")}
+    )
+    densities = [each.conditioned().log_density for each in (before, model)]
+    assert densities[1] > densities[0] + 1
+    shared = SharedKernelGP(ROWS[:T], CURVES[:T], kernel())
+    if not options and not bool(curves.isnan().any()):
+        fit(shared, restarts=0)
+        found, expected = model.predict(ROWS[T:])[0], shared.predict(ROWS[T:])[0]
+        assert (found - expected).square().mean() < 0.1 * expected.var()
+
+
+def test_fit_finds_the_covariance_and_the_noise_of_values() -> None:
+    generator = torch.Generator().manual_seed(0)
+    rows = random_rows(150, sizes=(5, 12))
+    true = make_model(CURVES[:T])
+    with torch.no_grad():
+        K = covariance(true.covar_module, rows)
+    C = MaternKernel(2.5).double()(AT.unsqueeze(-1)).to_dense().detach()
+    draws = torch.randn(2, 150, M, generator=generator).double()
+    curves = (
+        torch.linalg.cholesky(K + 1e-8 * torch.eye(150)) @ draws[0] @ torch.linalg.cholesky(C).mT
+    )
+    curves = curves + 0.3 * draws[1]
+    model = fit(CurveGP(rows, curves, kernel()), restarts=0)
+    noise = model.output_noise.sqrt() * model.outcome_transform.stdvs.squeeze(0)
+    assert float((noise - 0.3).abs().max()) < 0.05
+    found = model.output_covariance
+    scale = found.diagonal().sqrt()
+    assert float((found / scale / scale.unsqueeze(-1) - C).abs().max()) < 0.25
+
+
+def test_what_is_refused() -> None:
+    curves = CURVES[:T]
+    ragged = [row.tolist() for row in curves]
+    ragged[4] = ragged[4][:-1]
+    with pytest.raises(ValueError, match=r"curve 4 has 5 values and curve 0 has 6.*np\.interp"):
+        CurveGP(ROWS[:T], ragged, kernel())
+    for place, message in (
+        ((3, slice(None)), "at least 1 known value of each curve, got 0 of curve 3"),
+        ((slice(1, None), 2), "at least 2 known values of each output, got 1 of output 2"),
+    ):
+        gaps = curves.clone()
+        gaps[place] = torch.nan
+        with pytest.raises(ValueError, match=message):
+            CurveGP(ROWS[:T], gaps, kernel())
+    with pytest.raises(ValueError, match="curve 2 has inf at output 1"):
+        CurveGP(
+            ROWS[:T],
+            curves.clone().index_put_(
+                (torch.tensor(2), torch.tensor(1)), torch.tensor(torch.inf).double()
+            ),
+            kernel(),
+        )
+    with pytest.raises(ValueError, match="each of the 6 values of a curve, got 5"):
+        CurveGP(ROWS[:T], curves, kernel(), positions=AT[:5])
+    with pytest.raises(ValueError, match="different positions, got one twice"):
+        CurveGP(ROWS[:T], curves, kernel(), positions=AT.round())
+    with pytest.raises(ValueError, match="use DistributionGP"):
+        CurveGP(ROWS[:T], curves[:, 0], kernel())
+    many = np.full((2000, 500), np.nan)
+    many[:, :250] = 0.0
+    many[:2] = 0.0
+    with pytest.raises(ValueError, match="at most 134 missing values"):
+        CurveGP(random_rows(2, sizes=(3, 4)), many, kernel())
+    model = make_model(curves)
+    with pytest.raises(ValueError, match=r"weights: expected finite numbers of shape \(K, 6\)"):
+        model.predict_functionals(ROWS[T:], torch.ones(1, 5))
+    with pytest.raises(UnsupportedError, match="Make a new CurveGP"):
+        model.condition_on_observations(ROWS[T:], CURVES[T:])
