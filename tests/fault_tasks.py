@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -77,10 +78,14 @@ class Children:
 def serve() -> None:
     """Fork a child for each line of the standard input."""
     import torch
+    from tqdm import tqdm
 
     import gp_distributions  # noqa: F401
 
     torch.set_num_threads(1)
+    # A child that is killed while it holds the lock that processes share would stop all others.
+    tqdm.set_lock(threading.RLock())
+    tqdm.monitor_interval = 0
     with tempfile.TemporaryDirectory() as folder:  # what libraries do at first use is done once
         saved(0.0, f"{folder}/model", "never", 0)
         search("compared", None, "never", 0, None)
