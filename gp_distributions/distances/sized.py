@@ -22,7 +22,7 @@ _CLOUDS = 256
 class SizedDistance(DistanceWrapper):
     r"""A distance between clouds plus the difference of their log sizes.
 
-    With the effective sizes :func:`n <effective_sizes>`, in which equal atoms count as one,
+    With the effective sizes :math:`n`, in which equal atoms count as one (Kish 1965),
 
     .. math:: d_n^2(P, P') = d^2(P, P') + c^2 \, (\log n - \log n')^2.
 
