@@ -51,7 +51,12 @@ _LOOSE = {"ftol": 1e-3, "gtol": 1e-3}
 
 
 class _Others(NamedTuple):
-    """Distances of the members besides the isotropic one: found anew in each fold if None, or none."""
+    """Distances of the other members, the same in all folds.
+
+    Attributes:
+        principal: Those on principal components; None to find them anew in each fold.
+        embeddings: That of the linear member; None for no such member.
+    """
 
     principal: Sequence[PrincipalDistance] | None
     embeddings: Distance | None

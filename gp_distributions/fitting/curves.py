@@ -37,7 +37,8 @@ def fit_curves(model: CurveGP, **options: Any) -> CurveGP:
     covariance :math:`C` of outputs and the noise variances :math:`d` of each maximise the marginal
     likelihood of the known values, from three shares of :math:`d` in the noise. A learned :math:`C`
     takes steps of the EM algorithm, :math:`C + \frac2T C\, \nabla_C\, C` and
-    :math:`d + \frac2T d^2\, \nabla_d`; a kernel of positions is learned by L-BFGS.
+    :math:`d + \frac2T d^2\, \nabla_d`, at most 100 from each share, or 10 if values are missing, where
+    they are slow and the maximum may not be reached; a kernel of positions is learned by L-BFGS.
 
     Args:
         model: The model.

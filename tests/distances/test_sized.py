@@ -30,8 +30,8 @@ def test_squared_distances_and_log_sizes_add_up() -> None:
 
 
 def test_equal_sizes_add_nothing() -> None:
-    rows = torch.randn(6, 12, dtype=torch.float64).abs()
-    rows[:, 2::3] = 1.0
+    points = torch.randn(6, 4, 2, generator=torch.Generator().manual_seed(0)).double()
+    rows = PointClouds(points).pack()
     distance = SizedDistance(SlicedWasserstein(2))
     distance.adapt(rows)
     torch.testing.assert_close(distance.squared(rows), distance.distance.squared(rows))
@@ -41,7 +41,7 @@ def test_equal_sizes_add_nothing() -> None:
     ("X", "sees"),
     [
         (bags(5), True),
-        (PointClouds(torch.randn(5, 4, 2, dtype=torch.float64)), False),
+        (PointClouds(bags(5).points), False),
         (PointClouds(bags(5).points, bags(5).weights, geometric=True), False),
         (Gaussians(torch.zeros(3, 2).double(), torch.eye(2).double().expand(3, 2, 2)), False),
     ],
