@@ -5,6 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+# Multiplier of hashes, an odd number (Steele, Lea and Flood 2014, Fast splittable generators).
+_ODD = -0x61C8864680B583EB
+
 
 def effective_sizes(points: Tensor, weights: Tensor, *, merge: bool = True) -> Tensor:
     r"""Compute the effective sample sizes of weighted clouds.
@@ -37,13 +40,19 @@ def effective_sizes(points: Tensor, weights: Tensor, *, merge: bool = True) -> T
     weights = weights / weights.sum(-1, keepdim=True)
     if not merge:
         return 1 / weights.square().sum(-1)
-    order = torch.arange(weights.shape[-1], device=weights.device).expand(weights.shape)
-    # Sort the atoms, so that equal atoms are adjacent.
-    for axis in reversed(range(points.shape[-1])):
-        keys = points[..., axis].detach().gather(-1, order)
-        order = order.gather(-1, keys.argsort(dim=-1, stable=True))
+    # Equal atoms are adjacent in the order of their keys, and compared with each other.
+    order = _keys(points.detach()).argsort(dim=-1)
     points = points.gather(-2, order.unsqueeze(-1).expand(points.shape))
     differs = (points[..., 1:, :] != points[..., :-1, :]).any(-1)
     atom = torch.nn.functional.pad(differs.cumsum(-1), (1, 0))
     weights = weights.gather(-1, order)
     return 1 / torch.zeros_like(weights).scatter_add(-1, atom, weights).square().sum(-1)
+
+
+def _keys(points: Tensor) -> Tensor:
+    """Hash atoms to integers, equal for equal atoms: no rounding, unlike a projection of them."""
+    keys = torch.zeros(points.shape[:-1], dtype=torch.int64, device=points.device)
+    for coordinate in (points.double() + 0.0).view(torch.int64).unbind(-1):  # -0.0 becomes 0.0
+        keys = (keys ^ coordinate) * _ODD
+        keys ^= keys >> 32
+    return keys
