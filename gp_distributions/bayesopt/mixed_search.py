@@ -13,7 +13,6 @@ from botorch.models.transforms.input import InputTransform
 from botorch.utils.sampling import draw_sobol_samples
 from gpytorch.kernels import Kernel
 from torch import Tensor
-from torch.nn.functional import pad
 
 from gp_distributions.bayesopt.alternation import Alternation
 from gp_distributions.bayesopt.parts import (
@@ -27,7 +26,7 @@ from gp_distributions.bayesopt.parts import (
 )
 from gp_distributions.bayesopt.pool import PoolLookUp
 from gp_distributions.bayesopt.priors import covariate_lengthscale_priors
-from gp_distributions.bayesopt.proposing import derived_seed, one_by_one, seeded
+from gp_distributions.bayesopt.proposing import derived_seed
 from gp_distributions.bayesopt.records import candidate_key
 from gp_distributions.distances.evaluation import looking_up
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
@@ -223,18 +222,6 @@ class MixedSearch(Search):
         """Returns the inputs of all parts as one tensor."""
         return self._inputs(self._states(candidates))
 
-    def optimize(
-        self, acquisition: AcquisitionFunction, q: int, taken: Plain, best: Plain, seed: int
-    ) -> list[dict[str, Any]]:
-        """Finds candidates one after the other, each with the previous ones as pending points."""
-
-        def find(found: list[dict[str, Any]]) -> dict[str, Any]:
-            own = derived_seed(seed, len(found))
-            with seeded(own, self._like.device):
-                return self._maximum(acquisition, [*taken, *found], best, own)
-
-        return one_by_one(acquisition, q, find, self.inputs)
-
     def show(self, candidate: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the dictionary of the candidates of the parts as users see them."""
         return {name: part.show(candidate[name]) for name, part in self.parts.items()}
@@ -254,10 +241,10 @@ class MixedSearch(Search):
                 raise ValueError(f"Part {name!r}: {error}") from error
         return found
 
-    def _maximum(
+    def maximize(
         self, acquisition: AcquisitionFunction, taken: Plain, best: Plain, seed: int
     ) -> dict[str, Any]:
-        """Finds one candidate that is not taken."""
+        """Finds one candidate, from the best and from random ones."""
         alternation = self._alternation(acquisition, self._states(taken))
         leading = self._states(best[: -(-self.num_restarts // 2)])
         random = self._states(self.initial(self.raw_samples, seed))
@@ -412,22 +399,10 @@ class JoinParts(InputTransform, torch.nn.Module):
         Returns:
             A ``batch_shape x q x width`` tensor of rows.
         """
-        decoders: dict[str, Any] = dict(zip(self.names, self.transforms, strict=True))
-        fixed: list[Tensor] = []
-        slots: list[Tensor] = []
-        for name, place in self.encoding.columns.items():
-            part = X[..., self.columns[name]]
-            if name in decoders:
-                part = decoders[name].transform(part)
-            if isinstance(place, Slots):
-                slots.append(part.unflatten(-1, (-1, place.size)))
-            else:
-                fixed.append(part)
-        if slots:
-            most = max(part.shape[-2] for part in slots)
-            padded = [pad(part, (0, 0, 0, most - part.shape[-2])) for part in slots]
-            fixed.append(torch.cat(padded, dim=-1).flatten(-2))
-        return torch.cat(fixed, dim=-1)
+        rows = {name: X[..., columns] for name, columns in self.columns.items()}
+        for name, transform in zip(self.names, self.transforms, strict=True):
+            rows[name] = transform.transform(rows[name])
+        return self.encoding.join(rows)
 
 
 def _block(part: Part, name: str) -> Block | CovariateEncoding:

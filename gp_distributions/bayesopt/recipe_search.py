@@ -17,7 +17,6 @@ from torch import Tensor
 from gp_distributions.bayesopt.alternation import Alternation
 from gp_distributions.bayesopt.decoder import Decoder
 from gp_distributions.bayesopt.parts import Plain, Search
-from gp_distributions.bayesopt.proposing import derived_seed, one_by_one, seeded
 from gp_distributions.distances.mmd import MMD
 from gp_distributions.distances.standardized import StandardizedDistance
 from gp_distributions.kernels.default import standardized
@@ -183,18 +182,6 @@ class RecipeSearch(Search):
         """Returns the fractions of all ingredients as one tensor."""
         return self.bounds.new_tensor(candidates).reshape(-1, len(self.names))
 
-    def optimize(
-        self, acquisition: AcquisitionFunction, q: int, taken: Plain, best: Plain, seed: int
-    ) -> list[list[float]]:
-        """Finds recipes one after the other, each with the previous ones as pending points."""
-
-        def find(found: list[list[float]]) -> list[float]:
-            own = derived_seed(seed, len(found))
-            with seeded(own, self.bounds.device):
-                return self._maximum(acquisition, [*taken, *found], best, own)
-
-        return one_by_one(acquisition, q, find, self.inputs)
-
     def show(self, candidate: list[float]) -> dict[Any, float]:
         """Returns the fractions of the ingredients that the recipe has, by their names."""
         named = zip(self.names, candidate, strict=True)
@@ -302,10 +289,10 @@ class RecipeSearch(Search):
         share = torch.where(cost > self.budget, (cost - self.budget) / (cost - least), 0.0)
         return found + share.clamp_max(1).unsqueeze(-1) * (cheap - found), valid
 
-    def _maximum(
+    def maximize(
         self, acquisition: AcquisitionFunction, taken: Plain, best: Plain, seed: int
     ) -> list[float]:
-        """Finds one recipe that is not taken."""
+        """Finds one recipe, from the best and from random ones."""
         values_of = Alternation(acquisition, {}, [], self.bounds, self.inputs(taken), 0)
         known = self.inputs(best)
         places = self._places(-known)
