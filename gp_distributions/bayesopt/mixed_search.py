@@ -400,8 +400,9 @@ class JoinParts(InputTransform, torch.nn.Module):
             A ``batch_shape x q x width`` tensor of rows.
         """
         rows = {name: X[..., columns] for name, columns in self.columns.items()}
-        for name, transform in zip(self.names, self.transforms, strict=True):
-            rows[name] = transform.transform(rows[name])
+        decoders: list[Any] = list(self.transforms)
+        for name, decoder in zip(self.names, decoders, strict=True):
+            rows[name] = decoder.transform(rows[name])
         return self.encoding.join(rows)
 
 
