@@ -135,13 +135,20 @@ def plot_effect(
         _draw(ax, positions, mean, half, path or ticks is None, called, level)
     if ticks is not None:
         long = sum(map(len, ticks)) > 40
-        style: dict[str, Any] = {"rotation": 30, "ha": "right"} if long else {}
-        ax.set_xticks(range(len(ticks)), ticks, **style)
+        turned = {"rotation": 30, "ha": "right"} if long else {}
+        ax.set_xticks(range(len(ticks)), ticks, **turned)
         ax.margins(x=0.05 if path else 0.15)
     else:
         marks = as_array(known)
-        rug: dict[str, Any] = {"s": 20, "color": "0.5", "marker": "|", "linewidths": 0.7}
-        ax.scatter(marks, 0 * marks + 0.02, transform=ax.get_xaxis_transform(), **rug)
+        ax.scatter(
+            marks,
+            0 * marks + 0.02,
+            s=20,
+            color="0.5",
+            marker="|",
+            linewidths=0.7,
+            transform=ax.get_xaxis_transform(),
+        )
     ax.set(xlabel=column or chosen, ylabel=label)
     ax.legend(frameon=False, fontsize=8)
     if not name:
@@ -256,19 +263,20 @@ def _draw(
     name: str,
     level: float,
 ) -> None:
-    number = len(ax.lines)
+    number, interval = len(ax.lines), f"{level:.0%} interval"
     style = line_style(number)
-    if continuous:
-        ax.plot(x, mean, color=style["color"], linestyle=style["linestyle"], label=name or "mean")
-        if half is not None:
-            band: dict[str, Any] = {"color": style["color"], "alpha": 0.15, "linewidth": 0}
-            ax.fill_between(
-                x, mean - half, mean + half, **band, label=None if name else f"{level:.0%} interval"
-            )
+    if not continuous:
+        style = style | {"linestyle": "none", "label": name or f"mean, {interval}"}
+        ax.errorbar(x + 0.08 * number, mean, yerr=half, markersize=5, **style)
         return
-    options = {
-        "color": style["color"],
-        "marker": style["marker"],
-        "label": name or f"mean, {level:.0%} interval",
-    }
-    ax.errorbar(x + 0.08 * number, mean, yerr=half, linestyle="none", markersize=5, **options)
+    ax.plot(x, mean, label=name or "mean", **style | {"marker": ""})
+    if half is not None:
+        ax.fill_between(
+            x,
+            mean - half,
+            mean + half,
+            color=style["color"],
+            alpha=0.15,
+            linewidth=0,
+            label=None if name else interval,
+        )
