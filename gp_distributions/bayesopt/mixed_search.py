@@ -1,4 +1,4 @@
-"""Search over shapes, intervals and categories together."""
+"""Search over shapes, recipes, intervals and categories together."""
 
 from __future__ import annotations
 
@@ -44,11 +44,13 @@ class MixedSearch(Search):
     """Search over several parts together, such as a shape, an angle and a material.
 
     A candidate is a dictionary with the candidate of each part: an index for a pool, a tensor for
-    designs, a cloud for free shapes, a number for an interval, and a category.
+    designs, a cloud for free shapes, a dictionary of fractions for a recipe, a number for an interval,
+    and a category.
 
     The acquisition function is maximised jointly, from the best candidates so far and from random ones:
-    pools and categories by evaluation of all their elements with the other parts fixed, intervals,
-    designs and free shapes by L-BFGS-B with pools and categories fixed, in turn until nothing improves.
+    pools and categories by evaluation of all their elements with the other parts fixed, recipes by
+    exchanges of shares of their ingredients, intervals, designs and free shapes by L-BFGS-B with the
+    others fixed, in turn until nothing improves.
     Distances between a pool and the evaluated shapes are computed once, for all values of the other
     parts.
 
@@ -60,8 +62,8 @@ class MixedSearch(Search):
             Default: the largest of the parts that have this option, else 256.
         maxiter: Maximum number of iterations of each run of L-BFGS-B. Default: the largest of the parts
             that have this option, else 100.
-        **parts: The parts by name: a :class:`PoolSearch`, :class:`DesignSearch` or :class:`FreeSearch`;
-            a tuple of two numbers, the bounds of an ``bayesopt.Interval``; or a
+        **parts: The parts by name: a :class:`PoolSearch`, :class:`DesignSearch`, :class:`FreeSearch` or
+            :class:`RecipeSearch`; a tuple of two numbers, the bounds of an ``bayesopt.Interval``; or a
             list, an array or a column of ``bayesopt.Categories``.
 
     Attributes:
@@ -246,7 +248,9 @@ class MixedSearch(Search):
     ) -> dict[str, Any]:
         """Finds one candidate, from the best and from random ones."""
         alternation = self._alternation(acquisition, self._states(taken))
-        leading = self._states(best[: -(-self.num_restarts // 2)])
+        known = best[: -(-self.num_restarts // 2)]
+        within = [{n: part.within(c[n]) for n, part in self.parts.items()} for c in known]
+        leading = self._states(within)
         random = self._states(self.initial(self.raw_samples, seed))
         starts = alternation.starts(leading, random, self.num_restarts)
         states, reached = alternation.maximise(starts)
@@ -264,17 +268,15 @@ class MixedSearch(Search):
 
     def _alternation(self, acquisition: AcquisitionFunction, taken: Tensor) -> Alternation:
         look_ups: list[tuple[int, PoolLookUp]] = []
-        choices: dict[int, int] = {}
         moving: list[int] = []
         limits = [taken.new_zeros(2, 0)]
         moves: dict[str, ContinuousPart] = {}
         for name, place in self._places.items():
             part, first = place.part, place.states.start
             if isinstance(part, FinitePart):
-                choices[first] = len(part.choices())
                 look_up = part.look_up(acquisition, self.encoding.columns[name])
                 look_ups += [] if look_up is None else [(first, look_up)]
-            elif isinstance(part, ContinuousPart):
+            elif isinstance(part, ContinuousPart) and part.moving:
                 moves[name] = part
                 moving += [first + column for column in part.moving]
                 bounds = (part.limits - place.mean[part.moving]) / place.scale[part.moving]
@@ -299,7 +301,8 @@ class MixedSearch(Search):
             return values
 
         joined = torch.cat(limits, dim=-1)
-        return Alternation(value, choices, moving, joined, taken, self.maxiter)
+        exchanges = [(place.states, place.part.neighbours) for place in self._places.values()]
+        return Alternation(value, exchanges, moving, joined, taken, self.maxiter)
 
     def _states(self, candidates: Plain) -> Tensor:
         """Returns candidates as states of an alternation."""

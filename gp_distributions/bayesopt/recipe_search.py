@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from gp_distributions.bayesopt.alternation import Alternation
 from gp_distributions.bayesopt.decoder import Decoder
-from gp_distributions.bayesopt.parts import Plain, Search
+from gp_distributions.bayesopt.parts import ContinuousPart, Plain, Search
 from gp_distributions.distances.mmd import MMD
 from gp_distributions.distances.standardized import StandardizedDistance
 from gp_distributions.kernels.default import standardized
@@ -24,10 +24,10 @@ from gp_distributions.measures import PointClouds
 from gp_distributions.measures.arrays import Data, double, integer
 from gp_distributions.measures.fractions import check_fractions, read_ingredients
 
-# Shares of an ingredient that a move replaces by another.
-_SHARES = (1.0, 0.3)
-# Largest number of moves of a recipe, and smallest gain of one, relative to a value of less than one.
-_MOVES, _LEAST = 100, 0.01
+# Shares of an ingredient that a move replaces by another. Two are enough where gradients follow.
+_SHARES = (1.0, 0.3, 0.1, 0.03)
+# Smallest gain of a move that gradients follow, relative to a value of less than one.
+_LEAST = 0.01
 # Random recipes in whose spread default kernels measure properties.
 _KNOWN = 200
 # Halvings of an interval, after which it is as small as rounding errors.
@@ -38,7 +38,7 @@ _SMALL = 1e-6
 _ROUNDING = 1e-12
 
 
-class RecipeSearch(Search):
+class RecipeSearch(ContinuousPart, Search):
     r"""Search over recipes of at most a few ingredients; a candidate is a dictionary of fractions.
 
     The fractions :math:`w` of the ``N`` ingredients satisfy
@@ -208,6 +208,16 @@ class RecipeSearch(Search):
         return distance
 
     @property
+    def moving(self) -> list[int]:
+        """No columns, since fractions depend on each other."""
+        return []
+
+    @property
+    def limits(self) -> Tensor:
+        """The bounds of no columns."""
+        return self.bounds[:, :0]
+
+    @property
     def _required(self) -> Tensor:
         """Which ingredients all recipes have."""
         return self.bounds[0] > 0
@@ -293,43 +303,42 @@ class RecipeSearch(Search):
         self, acquisition: AcquisitionFunction, taken: Plain, best: Plain, seed: int
     ) -> list[float]:
         """Finds one recipe, from the best and from random ones."""
-        values_of = Alternation(acquisition, {}, [], self.bounds, self.inputs(taken), 0)
-        known = self.inputs(best)
-        places = self._places(-known)
-        chosen = (places < self.max_ingredients) & ((known > 0) | self._required)
-        known, valid = self._repaired(known, chosen)
-        leading = known[valid][: -(-self.num_restarts // 2)]
+        exchange = partial(self.neighbours, shares=_SHARES[:2])
+        every = slice(0, len(self.names))
+        alternation = Alternation(
+            acquisition, [(every, exchange)], [], self.limits, self.inputs(taken), 0, _LEAST
+        )
+        leading = self.inputs(list(map(self.within, best[: -(-self.num_restarts // 2)])))
         random = self.inputs(self.initial(self.raw_samples, seed))
-        states = values_of.starts(leading, random, self.num_restarts)
-        values = values_of.values(states)
-        active = torch.arange(len(states))
-        for _ in range(_MOVES):
-            found, after = self._moved(values_of, states[active])
-            better = after - values[active] > _LEAST * values[active].abs().clamp_max(1)
-            active = active[better]
-            if not len(active):
-                break
-            states[active], values[active] = found[better], after[better]
+        states = alternation.starts(leading, random, self.num_restarts)
+        states, values = alternation.maximise(states)
         top = states[values.argmax()]
         polished = self._polished(acquisition, top)
         both = torch.stack([polished, top])
-        recipe: list[float] = both[values_of.values(both).argmax()].tolist()
+        recipe: list[float] = both[alternation.values(both).argmax()].tolist()
         return recipe
 
-    def _moved(self, values_of: Alternation, states: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the best recipe after one move from each state, and its value."""
+    def within(self, candidate: list[float]) -> list[float]:
+        """Returns a recipe within all limits, the cheapest if there is none of the same ingredients."""
+        known = self.inputs([candidate])
+        chosen = (self._places(-known) < self.max_ingredients) & ((known > 0) | self._required)
+        repaired, valid = self._repaired(known, chosen)
+        recipe: list[float] = (repaired[0] if bool(valid) else self._cheapest).tolist()
+        return recipe
+
+    def neighbours(
+        self, states: Tensor, *, shares: Sequence[float] = _SHARES
+    ) -> tuple[Tensor, Tensor]:
+        """Returns recipes in which an ingredient, or a share of it, is replaced by another."""
+        states = states.to(self.bounds)
         eye = torch.eye(len(self.names)).to(states)
         amounts, givers = states.topk(self.max_ingredients, dim=-1)
         steps = eye[:, None] - eye[givers][:, :, None, None]  # taker, share
-        moves = amounts[:, :, None, None, None] * states.new_tensor(_SHARES)[:, None] * steps
+        moves = amounts[:, :, None, None, None] * states.new_tensor(shares)[:, None] * steps
         near = (states[:, None, None, None] + moves).flatten(1, -2)
         moved = (near != states[:, None]).any(-1) & ((near > 0).sum(-1) <= self.max_ingredients)
-        repaired, valid = self._repaired(near[moved], near[moved] > 0)
-        values = states.new_full(near.shape[:-1], -torch.inf)
-        near[moved] = repaired
-        values[moved] = values_of.values(repaired).where(valid, -torch.inf)
-        best, place = values.max(-1)
-        return near[torch.arange(len(states)), place], best
+        near[moved], valid = self._repaired(near[moved], near[moved] > 0)
+        return near, moved.masked_scatter(moved, valid)
 
     def _polished(self, acquisition: AcquisitionFunction, recipe: Tensor) -> Tensor:
         """Return the best fractions of the ingredients of a recipe, by gradients."""

@@ -132,8 +132,9 @@ class ShapeOptimizer:
     ) -> None:
         if not isinstance(search, Search):
             raise TypeError(
-                "Expected search as a PoolSearch, DesignSearch, FreeSearch or MixedSearch, got "
-                f"{type(search).__name__}. For a fixed set of clouds use PoolSearch(clouds)."
+                "Expected search as a PoolSearch, DesignSearch, FreeSearch, RecipeSearch or "
+                f"MixedSearch, got {type(search).__name__}. For a fixed set of clouds use "
+                "PoolSearch(clouds)."
             )
         if model is None:
             search.default_kernel(torch.Size())  # which says what is missing
