@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from gp_distributions.measures._bags import by_label
 from gp_distributions.measures._validation import Clouds, Name
 from gp_distributions.measures.arrays import is_missing
 
@@ -69,10 +70,8 @@ def with_listed_kinds(
     """
     if kinds is None:
         return clouds, ()
-    if isinstance(kinds, Mapping):
-        kinds = [kinds[key] for key in ([] if labels is None else labels.tolist())]
     shape = tuple(clouds[1].shape)
-    items = [np.asarray(each, dtype=object) for each in kinds]
+    items = [np.asarray(each, dtype=object) for each in by_label(kinds, labels, "kinds")]
     if len(items) != shape[0]:
         raise ValueError(f"Expected kinds of each of {shape[0]} bags, got {len(items)}.")
     for i, (item, size) in enumerate(zip(items, sizes or map(len, items), strict=True)):

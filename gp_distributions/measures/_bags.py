@@ -90,25 +90,35 @@ def read_bags(bags: Sequence[Data], weights: Any, labels: npt.NDArray[Any] | Non
     if all(array.ndim == 1 for array in arrays):
         arrays = [array[:, None] for array in arrays]
     arrays = point_arrays(arrays, wording)
-    if isinstance(weights, Mapping):
-        keys = [] if labels is None else labels.tolist()
-        if set(keys) != set(weights):
-            raise ValueError(
-                f"Expected weights with the keys of the bags, {keys[:5]}, got weights with keys "
-                f"{list(weights)[:5]}."
-            )
-        weights = [weights[key] for key in keys]
-    masses = [] if weights is None else list(weights)
-    if weights is not None and len(masses) != len(arrays):
+    masses = [None] * len(arrays) if weights is None else by_label(weights, labels, "weights")
+    if len(masses) != len(arrays):
         raise ValueError(
             f"Expected one array of weights for each of {len(arrays)} bags, got {len(masses)}."
         )
-    given = [_weights(mass, arrays[i], f"Weights of bag {i}") for i, mass in enumerate(masses)]
-    tensors = to_tensors([*arrays, *given])
-    flat = torch.cat(tensors[: len(arrays)])
-    filled = torch.cat(tensors[len(arrays) :]) if given else flat.new_ones(len(flat))
+    read = [
+        _tensors(array, mass, f"Weights of bag {i}")
+        for i, (array, mass) in enumerate(zip(arrays, masses, strict=True))
+    ]
+    flat, filled = map(torch.cat, zip(*read, strict=True))
     sizes = torch.tensor([len(array) for array in arrays], device=flat.device)
     return validated(pad(flat, sizes), pad(filled, sizes), wording)
+
+
+def by_label(values: Any, labels: npt.NDArray[Any] | None, noun: str) -> list[Any]:
+    """Return what belongs to each bag as a list, given a list or a dictionary by label.
+
+    Raises:
+        ValueError: If a dictionary has other keys than the bags.
+    """
+    if not isinstance(values, Mapping):
+        return list(values)
+    keys = [] if labels is None else labels.tolist()
+    if set(keys) != set(values):
+        raise ValueError(
+            f"Expected {noun} with the keys of the bags, {keys[:5]}, got {noun} with keys "
+            f"{list(values)[:5]}."
+        )
+    return [values[key] for key in keys]
 
 
 def read_ragged(
@@ -139,24 +149,18 @@ def read_ragged(
     return validated(pad(atoms, sizes), pad(masses, sizes), Wording(labels=labels))
 
 
-def _tensors(points: Array, weights: Data | None) -> tuple[Tensor, Tensor]:
+def _tensors(points: Array, weights: Data | None, name: str = "Weights") -> list[Tensor]:
     """Convert atoms and their weights, which are equal by default, to tensors."""
     if weights is None:
         (atoms,) = to_tensors([points])
-        return atoms, atoms.new_ones(atoms.shape[:-1])
-    atoms, masses = to_tensors([points, _weights(weights, points, "Weights")])
-    return atoms, masses
-
-
-def _weights(weights: Data, points: Array, name: str) -> Array:
-    """Return an array of weights, one for each atom."""
+        return [atoms, atoms.new_ones(atoms.shape[:-1])]
     array = real_array(weights, name)
     if array.shape != points.shape[:-1]:
         raise ValueError(
             f"{name}: expected shape {tuple(points.shape[:-1])}, one for each atom, got "
             f"{tuple(array.shape)}."
         )
-    return array
+    return to_tensors([points, array])
 
 
 def point_arrays(bags: Iterable[Data], wording: Wording) -> list[Array]:
