@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from functools import partial
 from typing import Any
 
 import torch
@@ -113,18 +112,17 @@ class MixedSearch(Search):
         blocks = {name: _block(part, name) for name, part in self.parts.items()}
         self.encoding = MixedEncoding(blocks)
         decoders = {n: t for n, part in self.parts.items() if (t := part.input_transform)}
-        slots = [n for n, place in self.encoding.columns.items() if isinstance(place, Slots)]
         firsts = {name: part.inputs(part.initial(1, 0)) for name, part in self.parts.items()}
-        shapes = {n: firsts[n] for n, block in blocks.items() if isinstance(block, Block)}
-        given = {name: first for name, first in shapes.items() if name not in decoders}
-        # Inputs and states have the dtype and device of the clouds.
-        self._like = next(iter([*given.values(), *shapes.values(), *firsts.values()]))
-        kinds = {name: (first.dtype, first.device) for name, first in given.items()}
+        shapes = [name for name, block in blocks.items() if isinstance(block, Block)]
+        kinds = {n: (firsts[n].dtype, firsts[n].device) for n in shapes if n not in decoders}
         if len(set(kinds.values())) > 1:
             raise ValueError(
                 f"Expected distributions of one dtype and on one device, got {kinds}. Convert them "
                 "with .to(...)."
             )
+        # Inputs and states have the dtype and device of the clouds.
+        self._like = firsts[[*kinds, *shapes, *firsts][0]]
+        slots = [n for n, place in self.encoding.columns.items() if isinstance(place, Slots)]
         self._places: dict[str, _Place] = {}
         columns: dict[str, slice] = {}
         start = width = 0
@@ -196,21 +194,21 @@ class MixedSearch(Search):
         correlated. Other parts follow random sequences of their own, which start anew at their ends.
         After the longest of them, the combinations that are left follow.
         """
+        streams = {
+            name: _cycles(part, count, seed, i) for i, (name, part) in enumerate(self.parts.items())
+        }
+        firsts = [
+            part.initial(count, derived_seed(seed, i, 0))
+            for i, part in enumerate(self.parts.values())
+        ]
         boxes = {name: part for name, part in self.parts.items() if isinstance(part, Box)}
-        streams: dict[str, Iterator[Any]] = {}
         if boxes:
             bounds = torch.cat([b.bounds.to("cpu", torch.float64) for b in boxes.values()], dim=-1)
             drawn = draw_sobol_samples(bounds, count, 1, seed=seed).squeeze(1)
             sizes = [box.bounds.shape[-1] for box in boxes.values()]
             for (name, box), columns in zip(boxes.items(), drawn.split(sizes, dim=-1), strict=True):
                 streams[name] = iter(box.read_inputs(columns))
-        firsts = []
-        for i, (name, part) in enumerate(self.parts.items()):
-            firsts.append(part.initial(count, derived_seed(seed, i, 0)))
-            seeds = map(partial(derived_seed, seed, i), itertools.count())
-            cycles = map(partial(part.initial, count), seeds)
-            streams.setdefault(name, itertools.chain.from_iterable(cycles))
-        together = zip(*(streams[name] for name in self.parts), strict=False)
+        together = zip(*streams.values(), strict=False)
         longest = itertools.islice(together, max(map(len, firsts)))
         found: dict[str, dict[str, Any]] = {}
         for values in itertools.chain(longest, itertools.product(*firsts)):
@@ -318,6 +316,12 @@ class MixedSearch(Search):
             for place in self._places.values()
         ]
         return torch.cat(columns, dim=-1)
+
+
+def _cycles(part: Part, count: int, *seeds: int) -> Iterator[Any]:
+    """Yields candidates of a part in random sequences, one after another."""
+    for turn in itertools.count():
+        yield from part.initial(count, derived_seed(*seeds, turn))
 
 
 class _Place:

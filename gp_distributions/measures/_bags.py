@@ -149,18 +149,19 @@ def read_ragged(
     return validated(pad(atoms, sizes), pad(masses, sizes), Wording(labels=labels))
 
 
-def _tensors(points: Array, weights: Data | None, name: str = "Weights") -> list[Tensor]:
+def _tensors(points: Array, weights: Data | None, name: str = "Weights") -> tuple[Tensor, Tensor]:
     """Convert atoms and their weights, which are equal by default, to tensors."""
     if weights is None:
         (atoms,) = to_tensors([points])
-        return [atoms, atoms.new_ones(atoms.shape[:-1])]
+        return atoms, atoms.new_ones(atoms.shape[:-1])
     array = real_array(weights, name)
     if array.shape != points.shape[:-1]:
         raise ValueError(
             f"{name}: expected shape {tuple(points.shape[:-1])}, one for each atom, got "
             f"{tuple(array.shape)}."
         )
-    return to_tensors([points, array])
+    atoms, masses = to_tensors([points, array])
+    return atoms, masses
 
 
 def point_arrays(bags: Iterable[Data], wording: Wording) -> list[Array]:

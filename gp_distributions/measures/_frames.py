@@ -56,7 +56,7 @@ def read_frame(
     values = [torch.from_numpy(_numbers(entries[name], name, ids)) for name in given]
     points = torch.stack(values[: len(names)], -1)
     weights = torch.ones_like(values[0]) if weight is None else values[-1]
-    return split_rows_by_bag(points, weights, ids, bag, kinds=entries.get(kind))
+    return split_rows_by_bag(points, weights, ids, bag, kinds=entries.get(str(kind)))
 
 
 def split_rows_by_bag(
@@ -106,7 +106,8 @@ def split_rows_by_bag(
 
 def _whole(ids: npt.NDArray[Any], entries: Iterable[Any]) -> npt.NDArray[np.bool_]:
     """Return which atoms lack no value, and warn of the others."""
-    gaps = np.array([[is_missing(v) for v in np.asarray(e, dtype=object)] for e in entries]).any(0)
+    each = [[is_missing(v) for v in np.asarray(e, dtype=object)] for e in entries]
+    gaps: npt.NDArray[np.bool_] = np.array(each).any(axis=0)
     if gaps.any():
         left = set(ids[~gaps].tolist())
         empty = [each for each in dict.fromkeys(ids.tolist()) if each not in left]

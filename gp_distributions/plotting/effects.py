@@ -98,8 +98,8 @@ def plot_effect(
         fixed[_place(X, key)] = value
     names, others = dict.fromkeys(places, _name(X, 0)), X[:1]
     for other, value in fixed.items():
-        known = other[1] is not None or isinstance(value, str | int | np.integer)
-        names[other] = _text(value) if known else "given"
+        named = other[1] is not None or isinstance(value, str | int | np.integer)
+        names[other] = _text(value) if named else "given"
         others = _with(others, other, [value] if other[1] else _distribution(X, other[0], value))
 
     def curves(shown: Any) -> list[tuple[str, NDArray[np.float64], NDArray[np.float64] | None]]:
@@ -135,8 +135,9 @@ def plot_effect(
         _draw(ax, positions, mean, half, path or ticks is None, called, level)
     if ticks is not None:
         long = sum(map(len, ticks)) > 40
-        turned = {"rotation": 30, "ha": "right"} if long else {}
-        ax.set_xticks(range(len(ticks)), ticks, **turned)
+        ax.set_xticks(
+            range(len(ticks)), ticks, rotation=30 if long else 0, ha="right" if long else "center"
+        )
         ax.margins(x=0.05 if path else 0.15)
     else:
         marks = as_array(known)

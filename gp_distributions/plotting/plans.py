@@ -55,10 +55,13 @@ def plot_plan(distance: TransportDistance, cloud: PointClouds, *, ax: Axes | Non
     lines = list(zip(atoms[rows], circles[columns], strict=True))
     ax.add_collection(LineCollection(lines, colors=shades, linewidths=0.8, zorder=1))
     used = as_array(cloud.weights) > 0
-    ax.scatter(*atoms[used].T, s=8, color="black", linewidths=0, zorder=2, label="cloud")
+    x, y = atoms[used].T
+    ax.scatter(x, y, s=8, color="black", linewidths=0, zorder=2, label="cloud")
     sizes = 20 + 80 * weights / weights.max()
+    x, y = circles.T
     ax.scatter(
-        *circles.T,
+        x,
+        y,
         s=sizes,
         facecolor="white",
         edgecolor="#b2182b",
