@@ -107,7 +107,7 @@ def split_rows_by_bag(
 def _whole(ids: npt.NDArray[Any], entries: Iterable[Any]) -> npt.NDArray[np.bool_]:
     """Return which atoms lack no value, and warn of the others."""
     each = [[is_missing(v) for v in np.asarray(e, dtype=object)] for e in entries]
-    gaps: npt.NDArray[np.bool_] = np.array(each).any(axis=0)
+    gaps: npt.NDArray[np.bool_] = np.logical_or.reduce(each)
     if gaps.any():
         left = set(ids[~gaps].tolist())
         empty = [each for each in dict.fromkeys(ids.tolist()) if each not in left]

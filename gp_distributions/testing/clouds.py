@@ -6,6 +6,7 @@ import itertools
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from gp_distributions.rows.clouds import join_rows
 
@@ -73,15 +74,6 @@ def related_clouds(first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor]) 
     return [(points, points.new_ones(len(points)) / len(points)) for points in clouds]
 
 
-def pack_clouds(clouds: Clouds, *, atoms: int | None = None) -> Tensor:
-    """Convert clouds to rows of equal width, padded to ``atoms`` atoms with atoms of weight zero."""
-    width = max(len(weights) for _, weights in clouds) if atoms is None else atoms
-    return torch.stack(
-        [
-            torch.nn.functional.pad(
-                join_rows(points, weights),
-                (0, (width - len(weights)) * (points.shape[-1] + 1)),
-            )
-            for points, weights in clouds
-        ]
-    )
+def pack_clouds(clouds: Clouds) -> Tensor:
+    """Convert clouds to rows of equal width, padded with atoms of weight zero."""
+    return pad_sequence([join_rows(*cloud) for cloud in clouds], batch_first=True)

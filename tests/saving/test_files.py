@@ -729,7 +729,7 @@ class TestFiles:
             load(path)
 
     def test_later_formats(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(files, "_versions", lambda: {"gp_distributions": "9.9"})
+        monkeypatch.setattr(files, "versions", lambda: {"gp_distributions": "9.9"})
         monkeypatch.setattr(files, "FORMAT", 3)
         save(make_model(), path)
         monkeypatch.setattr(files, "FORMAT", 2)
