@@ -23,8 +23,6 @@ from gp_distributions.numerics.densities import conditional_log_densities
 from gp_distributions.numerics.linear_algebra import cholesky
 from gp_distributions.numerics.sampling import random_partners
 from gp_distributions.rows.clouds import drop_copies
-from gp_distributions.rows.columns import numbers_of
-from gp_distributions.rows.layout import Block
 
 _FOLDS = 10
 # Largest number of objects at which sensitivities are computed.
@@ -215,12 +213,10 @@ class _Exchange:
 
 def _exchanged(rows: Tensor, each: Input, giver: Tensor, generator: torch.Generator) -> Tensor:
     """Give each row the input of another row."""
-    numbers = torch.tensor(numbers_of(each.columns, rows.shape[-1]), device=rows.device)
-    new = rows.clone()
-    if each.layout is None or each.axes is None:
+    new, numbers, layout = rows.clone(), each.numbers(rows), each.layout
+    if layout is None or each.axes is None:
         new[:, numbers] = rows[giver][:, numbers]
         return new
-    layout = Block(each.layout.kind, each.layout.dim)
     atoms, weights = layout.split(rows[:, numbers])
     chosen = random_partners(weights, weights[giver], generator)
     given = atoms[giver].gather(-2, chosen.unsqueeze(-1).expand(*chosen.shape, atoms.shape[-1]))
@@ -286,12 +282,11 @@ def sensitivity_to(
     """
     if not each.is_continuous:
         return math.nan, math.nan
-    columns = torch.tensor(numbers_of(each.columns, rows.shape[-1]), device=rows.device)
+    columns, layout = each.numbers(rows), each.layout
     gradients, values = gradients[..., columns], rows[:, columns]
-    if each.layout is None:
+    if layout is None:
         step = values.std(correction=0).item()
         return gradients.square().mean().sqrt().item() * step, gradients.mean().item() * step
-    layout = Block(each.layout.kind, each.layout.dim)
     points, weights = layout.split(values)
     weights = weights / weights.sum(-1, keepdim=True)
     axes = list(each.axes or (0,))
