@@ -789,24 +789,21 @@ class PointClouds(WeightedContainer):
         if not len(marks):
             return super()._centre_and_scale(scale)
         positions = PointClouds._unchecked(self.positions, self.weights)
-        if not self.num_normals:
-            centre, scales = positions._centre_and_scale(scale)
-            return torch.cat([centre, marks]), torch.cat([scales.expand_as(centre), marks + 1])
-        centre, given = positions._centre_and_scale(1.0 if scale is None else scale)
-        if bool((given != given.max()).any()):
+        spread = self.num_normals > 0 and scale is None
+        centre, scales = positions._centre_and_scale(1.0 if spread else scale)
+        if self.num_normals and bool((scales != scales.max()).any()):
             raise ValueError(
                 "Expected one scale for all positions of clouds with normals, since a stretched shape "
-                f"has other normals, got {given.tolist()}. Scale the shapes before they are read."
+                f"has other normals, got {scales.tolist()}. Scale the shapes before they are read."
             )
-        common = given.max()
-        if scale is None:
+        if spread:
             squares = (self.weights * (self.positions - centre).square().sum(-1)).sum(-1)
-            common = (squares.mean() / len(centre)).sqrt()
-            if not bool(common > 0):
+            scales = (squares.mean() / len(centre)).sqrt()
+            if not bool(scales > 0):
                 raise ValueError(
                     f"Expected several positions, whose spread is the scale, got {self}; pass scale=."
                 )
-        return torch.cat([centre, marks]), torch.cat([common.expand_as(centre), marks + 1])
+        return torch.cat([centre, marks]), torch.cat([scales.expand_as(centre), marks + 1])
 
 
 def _known(geometric: bool, num_normals: int, kind_names: KindNames = ()) -> dict[str, Any]:

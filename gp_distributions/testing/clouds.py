@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from gp_distributions.rows.clouds import join_rows
+from gp_distributions.rows.clouds import join_rows, pad_rows
 
 Clouds = list[tuple[Tensor, Tensor]]
 
@@ -74,6 +74,7 @@ def related_clouds(first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor]) 
     return [(points, points.new_ones(len(points)) / len(points)) for points in clouds]
 
 
-def pack_clouds(clouds: Clouds) -> Tensor:
-    """Convert clouds to rows of equal width, padded with atoms of weight zero."""
-    return pad_sequence([join_rows(*cloud) for cloud in clouds], batch_first=True)
+def pack_clouds(clouds: Clouds, *, atoms: int | None = None) -> Tensor:
+    """Convert clouds to rows of equal width, padded to ``atoms`` atoms with atoms of weight zero."""
+    rows = pad_sequence([join_rows(*cloud) for cloud in clouds], batch_first=True)
+    return rows if atoms is None else pad_rows(rows, atoms * (clouds[0][0].shape[-1] + 1))
