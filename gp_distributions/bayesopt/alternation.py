@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
+from botorch.acquisition import AcquisitionFunction
 from botorch.optim.initializers import initialize_q_batch
 from torch import Tensor
 
-from gp_distributions.bayesopt.proposing import climb
+from gp_distributions.bayesopt.parts import Plain, Search
+from gp_distributions.bayesopt.proposing import climb, derived_seed, one_by_one, seeded
 
 # A function of the states of a part.
 Moves: TypeAlias = Callable[[Tensor], tuple[Tensor, Tensor]]
@@ -140,3 +143,59 @@ class Alternation:
         groups = places.round(decimals=3).unique(dim=0, return_inverse=True)[1].tolist()
         kept = order[[groups.index(group) for group in sorted(set(groups))]]
         return states[kept], values[kept]
+
+
+class AlternatingSearch(Search):
+    """Base class of searches that maximise by an :class:`Alternation`, from the best and random ones.
+
+    Attributes:
+        num_restarts: Number of starts. Half of them are the best candidates so far.
+        raw_samples: Number of random candidates from which the other starts are chosen.
+    """
+
+    num_restarts: int
+    raw_samples: int
+
+    @abstractmethod
+    def alternation(self, acquisition: AcquisitionFunction, taken: Tensor) -> Alternation:
+        """Returns the alternation of parts, given the states that are taken."""
+
+    @abstractmethod
+    def reached(self, alternation: Alternation, state: Tensor) -> Any:
+        """Returns the candidate, as plain data, of the best state that was reached."""
+
+    def states(self, candidates: Plain) -> Tensor:
+        """Converts candidates to states, by default their inputs."""
+        return self.inputs(candidates)
+
+    def optimize(
+        self, acquisition: AcquisitionFunction, q: int, taken: Plain, best: Plain, seed: int
+    ) -> list[Any]:
+        """Finds candidates one after the other, each with the previous ones as pending points."""
+
+        def find(found: list[Any]) -> Any:
+            own = derived_seed(seed, len(found))
+            with seeded(own, self.states(best[:1]).device):
+                return self._maximum(acquisition, [*taken, *found], best, own)
+
+        return one_by_one(acquisition, q, find, self.inputs)
+
+    def _maximum(
+        self, acquisition: AcquisitionFunction, taken: Plain, best: Plain, seed: int
+    ) -> Any:
+        alternation = self.alternation(acquisition, self.states(taken))
+        leading = self.states([self.within(c) for c in best[: -(-self.num_restarts // 2)]])
+        random = self.states(self.initial(self.raw_samples, seed))
+        starts = alternation.starts(leading, random, self.num_restarts)
+        states, values = alternation.maximise(starts)
+        # All maxima are taken, as they may be if few candidates are left.
+        if not bool((values > -torch.inf).any()):
+            states = self.states(self.initial(len(taken) + self.raw_samples, seed))
+            values = alternation.values(states)
+        top = int(values.argmax())
+        if not values[top] > -torch.inf:
+            raise ValueError(
+                "Expected a candidate that is left and has a value of the acquisition function, got "
+                f"{len(taken)} candidates that are taken and the value {float(values[top])}."
+            )
+        return self.reached(alternation, states[top])

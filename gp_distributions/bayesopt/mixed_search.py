@@ -13,14 +13,13 @@ from botorch.utils.sampling import draw_sobol_samples
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from gp_distributions.bayesopt.alternation import Alternation
+from gp_distributions.bayesopt.alternation import AlternatingSearch, Alternation
 from gp_distributions.bayesopt.parts import (
     Box,
     ContinuousPart,
     FinitePart,
     Part,
     Plain,
-    Search,
     read_part,
 )
 from gp_distributions.bayesopt.pool import PoolLookUp
@@ -39,7 +38,7 @@ from gp_distributions.rows.layout import Block
 _NO_BATCH = torch.Size()
 
 
-class MixedSearch(Search):
+class MixedSearch(AlternatingSearch):
     """Search over several parts together, such as a shape, an angle and a material.
 
     A candidate is a dictionary with the candidate of each part: an index for a pool, a tensor for
@@ -220,7 +219,7 @@ class MixedSearch(Search):
 
     def inputs(self, candidates: Plain) -> Tensor:
         """Returns the inputs of all parts as one tensor."""
-        return self._inputs(self._states(candidates))
+        return self._inputs(self.states(candidates))
 
     def show(self, candidate: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the dictionary of the candidates of the parts as users see them."""
@@ -241,30 +240,16 @@ class MixedSearch(Search):
                 raise ValueError(f"Part {name!r}: {error}") from error
         return found
 
-    def maximize(
-        self, acquisition: AcquisitionFunction, taken: Plain, best: Plain, seed: int
-    ) -> dict[str, Any]:
-        """Finds one candidate, from the best and from random ones."""
-        alternation = self._alternation(acquisition, self._states(taken))
-        known = best[: -(-self.num_restarts // 2)]
-        within = [{n: part.within(c[n]) for n, part in self.parts.items()} for c in known]
-        leading = self._states(within)
-        random = self._states(self.initial(self.raw_samples, seed))
-        starts = alternation.starts(leading, random, self.num_restarts)
-        states, reached = alternation.maximise(starts)
-        # All maxima are taken, as they may be if few candidates are left.
-        if not bool((reached > -torch.inf).any()):
-            states = self._states(self.initial(len(taken) + self.raw_samples, seed))
-            reached = alternation.values(states)
-        top = int(reached.argmax())
-        if not reached[top] > -torch.inf:
-            raise ValueError(
-                "Expected a candidate that is left and has a value of the acquisition function, got "
-                f"{len(taken)} candidates that are taken and the value {float(reached[top])}."
-            )
-        return {name: self._places[name].read(states[top]) for name in self.parts}
+    def within(self, candidate: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the candidates of the parts within all limits."""
+        return {name: part.within(candidate[name]) for name, part in self.parts.items()}
 
-    def _alternation(self, acquisition: AcquisitionFunction, taken: Tensor) -> Alternation:
+    def reached(self, alternation: Alternation, state: Tensor) -> dict[str, Any]:
+        """Returns the candidates of the parts in a state."""
+        return {name: self._places[name].read(state) for name in self.parts}
+
+    def alternation(self, acquisition: AcquisitionFunction, taken: Tensor) -> Alternation:
+        """Returns the alternation, which looks distances of pools up."""
         look_ups: list[tuple[int, PoolLookUp]] = []
         moving: list[int] = []
         limits = [taken.new_zeros(2, 0)]
@@ -302,7 +287,7 @@ class MixedSearch(Search):
         exchanges = [(place.states, place.part.neighbours) for place in self._places.values()]
         return Alternation(value, exchanges, moving, joined, taken, self.maxiter)
 
-    def _states(self, candidates: Plain) -> Tensor:
+    def states(self, candidates: Plain) -> Tensor:
         """Returns candidates as states of an alternation."""
         columns = [place.write([c[n] for c in candidates]) for n, place in self._places.items()]
         return torch.cat([column.to(self._like) for column in columns], dim=-1)

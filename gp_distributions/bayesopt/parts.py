@@ -18,7 +18,6 @@ from torch import Tensor
 
 from gp_distributions.bayesopt.free_shapes import Penalty, check_bounds
 from gp_distributions.bayesopt.pool import PoolLookUp
-from gp_distributions.bayesopt.proposing import derived_seed, one_by_one, seeded
 from gp_distributions.distances.base import Distance
 from gp_distributions.distances.embedded_rows import EmbeddedRows
 from gp_distributions.distances.principal import PrincipalDistance
@@ -179,6 +178,7 @@ class Search(Part):
         assert self.clouds is not None
         return principal_distances(self._default_distance, EmbeddedRows(self.clouds.pack()))
 
+    @abstractmethod
     def optimize(
         self, acquisition: AcquisitionFunction, q: int, taken: Plain, best: Plain, seed: int
     ) -> list[Any]:
@@ -193,19 +193,6 @@ class Search(Part):
             best: Candidates that have been evaluated successfully, with the best first.
             seed: Random seed for the starts.
         """
-
-        def find(found: list[Any]) -> Any:
-            own = derived_seed(seed, len(found))
-            with seeded(own, self.inputs(best[:1]).device):
-                return self.maximize(acquisition, [*taken, *found], best, own)
-
-        return one_by_one(acquisition, q, find, self.inputs)
-
-    def maximize(
-        self, acquisition: AcquisitionFunction, taken: Plain, best: Plain, seed: int
-    ) -> Any:
-        """Returns one candidate for :meth:`optimize`, which takes the same arguments."""
-        raise NotImplementedError
 
 
 class FinitePart(Part):

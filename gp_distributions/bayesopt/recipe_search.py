@@ -14,9 +14,9 @@ from botorch.utils.sampling import draw_sobol_samples
 from scipy.optimize import Bounds, LinearConstraint, milp
 from torch import Tensor
 
-from gp_distributions.bayesopt.alternation import Alternation
+from gp_distributions.bayesopt.alternation import AlternatingSearch, Alternation
 from gp_distributions.bayesopt.decoder import Decoder
-from gp_distributions.bayesopt.parts import ContinuousPart, Plain, Search
+from gp_distributions.bayesopt.parts import ContinuousPart, Plain
 from gp_distributions.distances.mmd import MMD
 from gp_distributions.distances.standardized import StandardizedDistance
 from gp_distributions.kernels.default import standardized
@@ -38,7 +38,7 @@ _SMALL = 1e-6
 _ROUNDING = 1e-12
 
 
-class RecipeSearch(ContinuousPart, Search):
+class RecipeSearch(ContinuousPart, AlternatingSearch):
     r"""Search over recipes of at most a few ingredients; a candidate is a dictionary of fractions.
 
     The fractions :math:`w` of the ``N`` ingredients satisfy
@@ -299,22 +299,15 @@ class RecipeSearch(ContinuousPart, Search):
         share = torch.where(cost > self.budget, (cost - self.budget) / (cost - least), 0.0)
         return found + share.clamp_max(1).unsqueeze(-1) * (cheap - found), valid
 
-    def maximize(
-        self, acquisition: AcquisitionFunction, taken: Plain, best: Plain, seed: int
-    ) -> list[float]:
-        """Finds one recipe, from the best and from random ones."""
-        exchange = partial(self.neighbours, shares=_SHARES[:2])
+    def alternation(self, acquisition: AcquisitionFunction, taken: Tensor) -> Alternation:
+        """Returns the exchange of ingredients alone, as gradients follow it."""
         every = slice(0, len(self.names))
-        alternation = Alternation(
-            acquisition, [(every, exchange)], [], self.limits, self.inputs(taken), 0, _LEAST
-        )
-        leading = self.inputs(list(map(self.within, best[: -(-self.num_restarts // 2)])))
-        random = self.inputs(self.initial(self.raw_samples, seed))
-        states = alternation.starts(leading, random, self.num_restarts)
-        states, values = alternation.maximise(states)
-        top = states[values.argmax()]
-        polished = self._polished(acquisition, top)
-        both = torch.stack([polished, top])
+        exchange = partial(self.neighbours, shares=_SHARES[:2])
+        return Alternation(acquisition, [(every, exchange)], [], self.limits, taken, 0, _LEAST)
+
+    def reached(self, alternation: Alternation, state: Tensor) -> list[float]:
+        """Returns the best fractions of the ingredients of a recipe, by gradients."""
+        both = torch.stack([self._polished(alternation.value, state), state])
         recipe: list[float] = both[alternation.values(both).argmax()].tolist()
         return recipe
 
@@ -340,7 +333,7 @@ class RecipeSearch(ContinuousPart, Search):
         near[moved], valid = self._repaired(near[moved], near[moved] > 0)
         return near, moved.masked_scatter(moved, valid)
 
-    def _polished(self, acquisition: AcquisitionFunction, recipe: Tensor) -> Tensor:
+    def _polished(self, acquisition: Any, recipe: Tensor) -> Tensor:
         """Return the best fractions of the ingredients of a recipe, by gradients."""
         chosen = recipe > 0
         places = chosen.nonzero().squeeze(-1)

@@ -156,6 +156,13 @@ class TestOptimum:
         assert violation(search, found) < 1e-9
         assert value >= on_grid.max() - 1e-9
 
+    def test_no_recipe_is_proposed_twice(self) -> None:
+        optimizer = optimizer_of(RecipeSearch(TABLE, 1, num_restarts=1, raw_samples=16))
+        for name in NAMES:
+            optimizer.tell({name: 1.0}, outcome({name: 1.0}))
+        with pytest.raises(ValueError, match="got 6 candidates that are taken"):
+            optimizer.ask()
+
     def test_default_model_finds_good_recipes(self) -> None:
         search = RecipeSearch(TABLE, 3, num_restarts=2, raw_samples=32)
         optimizer = ShapeOptimizer(search, initial=5, restarts=0).run(outcome, 9, progress=False)
