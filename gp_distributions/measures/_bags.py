@@ -90,16 +90,15 @@ def read_bags(bags: Sequence[Data], weights: Any, labels: npt.NDArray[Any] | Non
     if all(array.ndim == 1 for array in arrays):
         arrays = [array[:, None] for array in arrays]
     arrays = point_arrays(arrays, wording)
-    masses = [None] * len(arrays) if weights is None else by_label(weights, labels, "weights")
-    if len(masses) != len(arrays):
+    masses = [] if weights is None else by_label(weights, labels, "weights")
+    if weights is not None and len(masses) != len(arrays):
         raise ValueError(
             f"Expected one array of weights for each of {len(arrays)} bags, got {len(masses)}."
         )
-    read = [
-        _tensors(array, mass, f"Weights of bag {i}")
-        for i, (array, mass) in enumerate(zip(arrays, masses, strict=True))
-    ]
-    flat, filled = map(torch.cat, zip(*read, strict=True))
+    given = [_weights(mass, arrays[i], f"Weights of bag {i}") for i, mass in enumerate(masses)]
+    tensors = to_tensors([*arrays, *given])
+    flat = torch.cat(tensors[: len(arrays)])
+    filled = torch.cat(tensors[len(arrays) :]) if given else flat.new_ones(len(flat))
     sizes = torch.tensor([len(array) for array in arrays], device=flat.device)
     return validated(pad(flat, sizes), pad(filled, sizes), wording)
 
@@ -149,19 +148,24 @@ def read_ragged(
     return validated(pad(atoms, sizes), pad(masses, sizes), Wording(labels=labels))
 
 
-def _tensors(points: Array, weights: Data | None, name: str = "Weights") -> tuple[Tensor, Tensor]:
+def _tensors(points: Array, weights: Data | None) -> tuple[Tensor, Tensor]:
     """Convert atoms and their weights, which are equal by default, to tensors."""
     if weights is None:
         (atoms,) = to_tensors([points])
         return atoms, atoms.new_ones(atoms.shape[:-1])
+    atoms, masses = to_tensors([points, _weights(weights, points, "Weights")])
+    return atoms, masses
+
+
+def _weights(weights: Data, points: Array, name: str) -> Array:
+    """Return an array of weights, one for each atom."""
     array = real_array(weights, name)
     if array.shape != points.shape[:-1]:
         raise ValueError(
             f"{name}: expected shape {tuple(points.shape[:-1])}, one for each atom, got "
             f"{tuple(array.shape)}."
         )
-    atoms, masses = to_tensors([points, array])
-    return atoms, masses
+    return array
 
 
 def point_arrays(bags: Iterable[Data], wording: Wording) -> list[Array]:
