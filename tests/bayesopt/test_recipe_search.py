@@ -213,7 +213,7 @@ class TestCandidates:
 
     def test_recipes_are_parts_of_a_mixed_search(self) -> None:
         search = MixedSearch(
-            recipe=RecipeSearch(TABLE, 3, num_restarts=2, raw_samples=32, **TIGHT),
+            recipe=RecipeSearch(TABLE, 3, num_restarts=2, raw_samples=16, **TIGHT),
             temperature=(0.0, 1.0),
         )
         recipe = search.parts["recipe"]
@@ -224,7 +224,7 @@ class TestCandidates:
         optimizer = ShapeOptimizer(search, initial=5, restarts=0)
         beyond = {"recipe": dict.fromkeys(NAMES[:5], 0.2), "temperature": 0.3}
         optimizer.tell(beyond, measured(beyond))  # it has more ingredients than the search proposes
-        optimizer.run(measured, 13, progress=False)
+        optimizer.run(measured, 9, progress=False)
         values = [evaluation.outcomes[0] for evaluation in optimizer.evaluations[1:]]
         assert max(values) > max(-0.02, *values[:4])
         for evaluation in optimizer.evaluations[1:]:
