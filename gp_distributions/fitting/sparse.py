@@ -34,12 +34,9 @@ from gp_distributions.models.collapsed import (
     ExplicitFeatures,
     Features,
     InducingFeatures,
-    PieceState,
-    piece_sums,
 )
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.passes import sums_over_pieces
-from gp_distributions.models.pieces import described
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.models.shared_kernel import SharedKernelGP
 from gp_distributions.models.sparse_aggregate_gp import SparseAggregateGP
@@ -149,13 +146,11 @@ def _fit(
                 learn_from_sample(model)
             features = model.choose_features()
             first.write(1, _fitted_state(model) | features.tensors, now=True)
-        state = model.piece_state(features)
         key = "" if checkpoint is None else digest(key, *features.tensors.values())
         second = Checkpoint(checkpoint, "sums", key)
         sums = sums_over_pieces(
-            piece_sums,
-            state,
-            model.training_data(),
+            model.piece_sums(features),
+            model.training_data().pieces,
             progress=progress,
             client=client,
             checkpoint=second,
@@ -164,7 +159,7 @@ def _fit(
         if isinstance(features, ExplicitFeatures):
             sums = scaled_to_evidence(model, sums)
         elif len(features.rows) < sums.count:
-            features, sums = _polished(model, state, sums)
+            features, sums = _polished(model, features, sums)
         model.take_sums(features, sums)
     except BaseException:
         if checkpoint is not None:  # so that a fit of this object finds what it has done
@@ -174,13 +169,12 @@ def _fit(
 
 def _key(model: SparseDistributionGP, options: Any) -> str:
     """Return a digest of a model before a fit, of its data, and of the options of the fit."""
-    data = descriptions(described(model.training_data()))
+    data = model.training_data()
     settings = model.num_inducing, model.seed, str(model.feature_dtype)
     modules = [(name, fingerprint(part)) for name, part in model.named_children()]
     # Attributes of priors change when they are evaluated, but not their parameters.
     priors = [(name, type(p), dict(p.state_dict())) for name, _, p, _, _ in model.named_priors()]
-    labelling = getattr(model.training_data(), "labelling", None)
-    return digest(modules, priors, labelling, settings, options, data)
+    return digest(modules, priors, data.labelling, settings, options, descriptions(data.pieces))
 
 
 def _remembered_features(model: SparseDistributionGP, checkpoint: Checkpoint) -> Features | None:
@@ -243,11 +237,13 @@ class _LeaveOneOut:
 
     Args:
         model: A sparse model.
-        state: The features and transforms of the model.
+        features: The features of rows.
         sums: The sums over all clouds.
     """
 
-    def __init__(self, model: SparseDistributionGP, state: PieceState, sums: CollapsedSums) -> None:
+    def __init__(
+        self, model: SparseDistributionGP, features: Features, sums: CollapsedSums
+    ) -> None:
         size = sums.num_features
         values, vectors = torch.linalg.eigh(sums.outer)
         self.values = values.clamp_min(0)
@@ -257,8 +253,8 @@ class _LeaveOneOut:
         free = model.mean_module.raw_constant.requires_grad
         self.fixed = None if free else model.means().detach()
         rows, targets, relative = model.sample_rows(_LEFT_OUT)
-        phi = state.features(rows)
-        self.residual = state.features.residual(rows, phi)
+        phi = features(rows)
+        self.residual = features.residual(rows, phi)
         self.coordinates = phi @ vectors
         self.squares = self.coordinates.square()
         self.targets, self.relative = targets, relative
@@ -288,12 +284,12 @@ class _LeaveOneOut:
 
 
 def _polished(
-    model: SparseDistributionGP, state: PieceState, sums: CollapsedSums
+    model: SparseDistributionGP, features: InducingFeatures, sums: CollapsedSums
 ) -> tuple[Features, CollapsedSums]:
     """Set outputscale, noise and means, and return the features and sums for them."""
     kernel, likelihood = model.covar_module, model.likelihood
     with torch.no_grad():
-        density = _LeaveOneOut(model, state, sums)
+        density = _LeaveOneOut(model, features, sums)
     like = density.noise
     logs = {"amplitude": like.new_zeros(()), "scale": like.new_zeros(())}
     limits = {"amplitude": (0.0, 0.0), "scale": (0.0, 0.0)}
@@ -306,13 +302,13 @@ def _polished(
     try:
         minimise(lambda: -density(logs["amplitude"].exp(), logs["scale"].exp()), logs, limits)
     except NanError:  # lost in rounding errors
-        return state.features, sums
+        return features, sums
     factors = [log.detach().exp() for log in logs.values()]
     amplitude, scale = (factor.item() for factor in factors)
     with torch.no_grad():
         mean = density.mean(*factors)
         if not mean.isfinite().all():
-            return state.features, sums
+            return features, sums
         if model.mean_module.raw_constant.requires_grad:
             model.mean_module.constant = mean.reshape(model.mean_module.constant.shape)
         if amplitude != 1:
@@ -322,8 +318,6 @@ def _polished(
             if isinstance(likelihood, SamplingNoiseLikelihood):
                 likelihood.sampling_noise = likelihood.sampling_noise * scale
                 likelihood.sampling_bias.mul_(scale)
-    features = state.features
-    assert isinstance(features, InducingFeatures)
     factor = features.factor * math.sqrt(amplitude)
     return replace(features, factor=factor), sums.scaled(amplitude)
 

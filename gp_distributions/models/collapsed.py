@@ -276,8 +276,8 @@ class CollapsedSums:
 
 
 @dataclass(frozen=True, eq=False)
-class PieceState:
-    """What :func:`piece_sums` needs of a model besides the data; it can be pickled.
+class PieceSums:
+    """A task that computes the sums over the clouds of a piece; it can be pickled.
 
     Args:
         features: The features of rows.
@@ -289,36 +289,26 @@ class PieceState:
     reader: Reader
     shape: tuple[int, int]
 
+    @torch.no_grad()
+    def __call__(self, number: int, X: Inputs | Tensor, *known: Any) -> CollapsedSums:
+        """Compute the sums over the clouds of a piece, a fixed number of clouds at a time.
 
-def piece_sums(
-    state: PieceState, X: Inputs | Tensor, targets: Any, variances: Tensor | None = None
-) -> CollapsedSums:
-    """Compute the sums over the clouds of a piece, a fixed number of clouds at a time.
+        Args:
+            number: Number of the piece.
+            X: ``N`` distributions, or an ``N x width`` tensor.
+            *known: Their targets or labels, and their noise variances if they are known.
 
-    Args:
-        state: The features and the transforms of the model.
-        X: ``N`` distributions, or an ``N x width`` tensor.
-        targets: Their targets, ``N`` or ``N x outputs``.
-        variances: Their noise variances if they are known, an ``N x outputs`` tensor.
-
-    Returns:
-        The sums.
-
-    Raises:
-        ValueError: If the targets do not match the clouds or are not finite, or a sum is not finite.
-    """
-    features = state.features
-    like = torch.empty(0, dtype=torch.float64, device=X.device)
-    total = CollapsedSums.of_nothing(features.num_features, state.shape, like)
-    if not number_of(X):
+        Raises:
+            ValueError: If the targets do not match the clouds or are not finite, or a sum is not finite.
+        """
+        like = torch.empty(0, dtype=torch.float64, device=X.device)
+        total = CollapsedSums.of_nothing(self.features.num_features, self.shape, like)
+        if number_of(X):
+            for chunk in chunks(self.reader, X, *known):
+                total = total + _chunk_sums(self.features, *chunk)
+        if not bool(total.gram.isfinite().all()):
+            raise ValueError("Expected clouds with finite covariances, got some that are not.")
         return total
-    with torch.no_grad():
-        for rows, *rest in chunks(state.reader, X, targets, variances):
-            part = _chunk_sums(features, rows, *rest)
-            total = part if not total.count else total + part
-    if not bool(total.gram.isfinite().all()):
-        raise ValueError("Expected clouds with finite covariances, got some that are not.")
-    return total
 
 
 def chunks(

@@ -14,8 +14,6 @@ from gp_distributions.models.collapsed import InducingFeatures
 from gp_distributions.numerics.inducing import choose_pivots
 from gp_distributions.numerics.linear_algebra import cholesky
 
-# Inducing clouds are chosen from this many times as many clouds, and from at least _FEWEST.
-_CANDIDATES, _FEWEST = 4, 2000
 # The covariance of candidates is computed for so many clouds at a time.
 _BLOCK = 2048
 # Jitter of the inducing covariance matrix: a share of the smallest noise variance, within two shares of
@@ -23,11 +21,6 @@ _BLOCK = 2048
 _JITTER, _LEAST_JITTER, _MOST_JITTER = 1e-8, {torch.float64: 1e-12, torch.float32: 1e-7}, 1e-6
 #: The precisions in which features can be computed.
 FEATURE_DTYPES = tuple(_LEAST_JITTER)
-
-
-def num_candidates(num_inducing: int) -> int:
-    """Return the number of clouds out of which so many inducing clouds are chosen."""
-    return max(_CANDIDATES * num_inducing, _FEWEST)
 
 
 def choose_features(

@@ -69,9 +69,7 @@ class LabelTargets:
         Raises:
             ValueError: If a label is not one of the classes.
         """
-        if labels is None:
-            raise ValueError("Expected pieces that carry labels, got labels of None.")
-        values = np.asarray(labels.cpu() if isinstance(labels, Tensor) else labels)
+        values = as_labels(labels)
         index = np.searchsorted(self.classes, values).clip(max=len(self.classes) - 1)
         strange = np.flatnonzero(self.classes[index] != values)
         if len(strange):
@@ -82,12 +80,17 @@ class LabelTargets:
         return torch.from_numpy(index)
 
 
-@dataclass(frozen=True)
-class DistinctLabels:
-    """A task that finds the distinct labels of a piece."""
+def as_labels(labels: Any) -> Labels:
+    """Return the labels of a piece as an array.
 
-    def __call__(self, number: int, X: Any, labels: Any, *rest: Any) -> Labels | None:
-        """Return the distinct labels in sorted order, or None if the piece has none."""
-        if labels is None:
-            return None
-        return np.unique(np.asarray(labels.cpu() if isinstance(labels, Tensor) else labels))
+    Raises:
+        ValueError: If the piece has none.
+    """
+    if labels is None:
+        raise ValueError("Expected pieces that carry labels, got labels of None.")
+    return np.asarray(labels.cpu() if isinstance(labels, Tensor) else labels)
+
+
+def distinct_labels(number: int, X: Any, labels: Any, *rest: Any) -> Labels:
+    """Return the distinct labels of a piece in sorted order."""
+    return np.unique(as_labels(labels))

@@ -20,7 +20,6 @@ from torch import Tensor
 from gp_distributions.kernels.units import unit_findings
 from gp_distributions.measures.arrays import integer
 from gp_distributions.measures.inputs import Encoding, Inputs
-from gp_distributions.measures.training_data import TrainingData, counted_rows
 from gp_distributions.models.arguments import (
     adapt_distances,
     check_noise,
@@ -29,16 +28,12 @@ from gp_distributions.models.arguments import (
     noise_for,
     standardize,
 )
-from gp_distributions.models.collapsed import (
-    CollapsedSums,
-    Features,
-    bound,
-)
-from gp_distributions.models.inducing import FEATURE_DTYPES, num_candidates
-from gp_distributions.models.pieces import Pieces, Sample, as_pieces
+from gp_distributions.models.collapsed import CollapsedSums, Features, bound
+from gp_distributions.models.inducing import FEATURE_DTYPES
+from gp_distributions.models.pieces import Pieces, SampledPieces
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.models.shared_kernel import SharedNoise
-from gp_distributions.models.sparse_inference import SparseInference
+from gp_distributions.models.sparse_inference import ADAPTED, SparseInference
 
 
 class SparseDistributionGP(SparseInference):
@@ -136,7 +131,7 @@ class SparseDistributionGP(SparseInference):
 
     def __init__(
         self,
-        train_X: Inputs | Tensor | Pieces,
+        train_X: Inputs | Tensor | Pieces | SampledPieces,
         train_Y: Tensor | ArrayLike | None = None,
         covar_module: Kernel | None = None,
         *,
@@ -160,62 +155,40 @@ class SparseDistributionGP(SparseInference):
         self.num_inducing = integer(num_inducing, "num_inducing")
         self.seed = seed
         self.feature_dtype = feature_dtype
-        self.data = as_pieces(train_X, train_Y, train_Yvar)
-        self.encoding = getattr(self.data, "encoding", None)
-        self._sample = Sample.draw(
-            self.data, num_candidates(self.num_inducing), seed, client=client, progress=progress
+        self.data = data = SampledPieces.read(
+            train_X,
+            train_Y,
+            train_Yvar,
+            num_inducing=num_inducing,
+            seed=seed,
+            client=client,
+            progress=progress,
         )
-        X, sample_Y, *given = self.sample()
-        if sample_Y is None:
-            raise ValueError("Expected pieces that carry targets, got targets of None.")
-        # The transforms are not there yet.
-        targets, known = self._reader().targets(X, sample_Y, *given)
-        covar_module = self._kernel_for(X, targets, covar_module, input_transform)
-        rows = counted_rows(X, self.encoding).detach().double()
-        if isinstance(self.data, TrainingData):
-            self._squeeze_output = self.data.squeeze
-        else:
-            self._squeeze_output = np.ndim(sample_Y) == 1 and targets.shape[-1] == 1
+        self.encoding = data.encoding
+        X, sample_Y, *_ = data.part(ADAPTED)
+        targets, known = self.adapted_to()  # as they are, without a transform
+        self.covar_module = kernel_for(X, covar_module, input_transform, shared=True)
+        several = targets.shape[-1] > 1
+        squeeze = np.ndim(sample_Y) == 1 if data.memory is None else data.memory.squeeze
+        self._squeeze_output = squeeze and not several
         self._num_outputs = targets.shape[-1]
+        self.mean_module = ConstantMean(batch_shape=targets.shape[-1:] if several else torch.Size())
         if isinstance(outcome_transform, _DefaultType):
-            every = self.data.targets if isinstance(self.data, TrainingData) else targets
-            outcome_transform = self._transform_for(every)
-            outcome_transform(every)
-        elif outcome_transform is not None:
-            outcome_transform(targets)
-        self.covar_module = covar_module
-        self.mean_module = ConstantMean(
-            batch_shape=targets.shape[-1:] if self._num_outputs > 1 else torch.Size()
-        )
+            outcome_transform = standardize(targets)
         if outcome_transform is not None:
+            outcome_transform(targets)
             self.outcome_transform = outcome_transform.eval()
         if input_transform is not None:
             self.input_transform = input_transform
-        self.to(device=rows.device, dtype=torch.float64)
         self.likelihood = self._make_likelihood(likelihood, sampling_noise, targets, known)
-        self.to(device=rows.device, dtype=torch.float64)
+        self.to(device=X.device, dtype=torch.float64)
         with torch.no_grad():
             clouds = self._reader().rows(X)
             adapt_distances(self.covar_module, clouds)
             self.unit_findings = unit_findings(self.covar_module, X, clouds)
             if sampling_noise and isinstance(self.likelihood, SamplingNoiseLikelihood):
                 self.likelihood.adapt(clouds)
-        self._summed = None
-        self._current = None
-
-    def _kernel_for(
-        self,
-        X: Inputs | Tensor,
-        targets: Tensor,
-        covar_module: Kernel | None,
-        input_transform: InputTransform | None,
-    ) -> Kernel:
-        """Return the kernel of the model, given a sample of the clouds and their targets."""
-        return kernel_for(X, covar_module, input_transform, shared=True)
-
-    def _transform_for(self, targets: Tensor) -> OutcomeTransform:
-        """Return the default transform of the targets."""
-        return standardize(targets)
+        self._summed = self._current = None
 
     def _make_likelihood(
         self,
@@ -237,9 +210,7 @@ class SparseDistributionGP(SparseInference):
                 )
             return likelihood
         if known is not None:
-            every = self.data.variances if isinstance(self.data, TrainingData) else known
-            assert every is not None
-            _, noise = self._reader().transformed(targets[:1], every.mean(0, keepdim=True))
+            _, noise = self._reader().transformed(targets[:1], known.mean(0, keepdim=True))
             assert noise is not None
             return FixedNoiseGaussianLikelihood(noise.mT if self._num_outputs > 1 else noise[0])
         if self._num_outputs > 1 and not sampling_noise:
@@ -333,7 +304,7 @@ class SparseDistributionGP(SparseInference):
         model = cls.__new__(cls)
         super(SparseDistributionGP, model).__init__()
         model.num_inducing, model.seed = num_inducing, seed
-        model.data = model._sample = None
+        model.data = None
         model._squeeze_output, model.feature_dtype = squeeze_output, features.dtype
         model.encoding = encoding
         model._num_outputs = mean_module.constant.numel()

@@ -20,25 +20,24 @@ from gp_distributions.models.collapsed import (
     CollapsedPosterior,
     CollapsedSums,
     Features,
-    PieceState,
+    PieceSums,
     Reader,
     chunks,
-    piece_sums,
     relative_noise,
 )
 from gp_distributions.models.exact_inference import ExactMultivariateNormal
-from gp_distributions.models.inducing import choose_features, num_candidates
-from gp_distributions.models.leave_one_out import LeaveOneOutState, left_out
-from gp_distributions.models.passes import PredictedPieces, results_of_pieces, sums_over_pieces
-from gp_distributions.models.pieces import Pieces, Sample
+from gp_distributions.models.inducing import choose_features
+from gp_distributions.models.leave_one_out import LeftOut
+from gp_distributions.models.passes import PredictedPieces, sums_over_pieces
+from gp_distributions.models.pieces import SampledPieces
 from gp_distributions.models.regression import Regression
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.rows.fingerprint import fingerprint
 from gp_distributions.sharding.passes import run
 from gp_distributions.sharding.sharded_clouds import ShardedClouds
 
-# Number of sampled clouds to which distances, sampling noise and, for shards, the targets' scale adapt.
-_ADAPTED = 1000
+#: Number of sampled clouds to which distances, sampling noise and, for shards, the targets' scale adapt.
+ADAPTED = 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,19 +56,18 @@ class SparseInference(Regression, gpytorch.Module):
         data: The training data in pieces, or ``None`` if the model has only sums over them.
         num_inducing: Largest number of inducing clouds.
         feature_dtype: Precision of the features.
-        seed: Random seed of the sample, and for the choice of the inducing clouds.
+        seed: Random seed for the choice of the inducing clouds.
     """
 
-    data: Pieces | None
+    data: SampledPieces | None
     num_inducing: int
     feature_dtype: torch.dtype
     seed: int
     _num_outputs: int
-    _sample: Sample | None
     _summed: Summed | None
     _current: tuple[Hashable, CollapsedPosterior] | None
 
-    def training_data(self) -> Pieces:
+    def training_data(self) -> SampledPieces:
         """Return the training data in pieces.
 
         Raises:
@@ -82,43 +80,34 @@ class SparseInference(Regression, gpytorch.Module):
             )
         return self.data
 
-    def sample(self, size: int = _ADAPTED) -> tuple[Any, ...]:
-        """Return a random part of the sample of training clouds; a smaller part is in a larger one.
-
-        Args:
-            size: Number of clouds. The default is the number to which the model adapts.
-
-        Returns:
-            The clouds, their targets or labels, and their noise variances if known.
-        """
-        self.training_data()
-        assert self._sample is not None
-        return self._sample.part(size)
+    def adapted_to(self) -> tuple[Tensor, Tensor | None]:
+        """Return the targets and noise variances of all clouds in memory, or of 1000 of the sample."""
+        data = self.training_data()
+        content = data.part(ADAPTED) if data.memory is None else data.memory.content
+        return self._reader().targets(*content)
 
     def sample_rows(self, size: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Return :meth:`sample` as one part of a piece; see :func:`chunks`."""
+        """Return some clouds of the sample as one part of a piece; see :func:`chunks`."""
         with torch.no_grad():
-            return next(chunks(self._reader(), *self.sample(size), size=size))
+            return next(chunks(self._reader(), *self.training_data().part(size), size=size))
 
     def choose_features(self) -> Features:
         """Choose inducing clouds at the current hyperparameters, and factorise their covariance."""
         with torch.no_grad():
-            X, *_ = self.sample(num_candidates(self.num_inducing))
             return choose_features(
                 self.covar_module,
-                self._reader().rows(X),
+                self._reader().rows(self.training_data().content[0]),
                 self.num_inducing,
                 noise=float(self.likelihood.noise.min()),
                 dtype=self.feature_dtype,
                 seed=self.seed,
             )
 
-    def piece_state(self, features: Features | None = None) -> PieceState:
-        """Return what :func:`piece_sums` needs, by default for the inducing clouds in use."""
-        features = self.summed().features if features is None else features
+    def piece_sums(self, features: Features) -> PieceSums:
+        """Return the task that sums over pieces."""
         several = isinstance(self.likelihood, FixedNoiseGaussianLikelihood)
         shape = (self.num_outputs, 1) if several else (1, self.num_outputs)
-        return PieceState(features, self._reader(), shape)
+        return PieceSums(features, self._reader(), shape)
 
     def take_sums(self, features: Features, sums: CollapsedSums) -> None:
         """Use sums that were formed at the current hyperparameters."""
@@ -129,11 +118,11 @@ class SparseInference(Regression, gpytorch.Module):
         """Return the features and the sums, and form them if what they depend on has changed."""
         key, summed = self._key(), self._summed
         if summed is None or summed.key != key:
-            data = self.training_data()
+            pieces = self.training_data().pieces
             with torch.inference_mode(False):  # autograd cannot use tensors made in that mode
                 features = self.choose_features()
-                state = self.piece_state(features)
-                sums = sums_over_pieces(piece_sums, state, data, client=client, progress=progress)
+                task = self.piece_sums(features)
+                sums = sums_over_pieces(task, pieces, client=client, progress=progress)
             summed = self._summed = Summed(key, features, sums)
         return summed
 
@@ -188,11 +177,11 @@ class SparseInference(Regression, gpytorch.Module):
         self, *, client: Any = None, progress: bool = True
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return means, variances and noise variances, ``T x outputs``, without each cloud."""
-        data, options = self.training_data(), {"client": client, "progress": progress}
-        current = self.conditioned(**options)
+        pieces = self.training_data().pieces
+        current = self.conditioned(client=client, progress=progress)
         noise, mean = self.noise_scale().detach(), self.means().detach()
-        state = LeaveOneOutState(self.piece_state(), current, noise, mean)
-        parts = zip(*results_of_pieces(left_out, state, data, **options), strict=True)
+        task, label = LeftOut(self._reader(), current, noise, mean), "Pieces" if progress else None
+        parts = zip(*run(task, pieces, client=client, progress=label), strict=True)
         means, variances, noises = map(torch.cat, parts)
         return means, variances, noises
 
@@ -243,7 +232,7 @@ class SparseInference(Regression, gpytorch.Module):
             )
         )
         likelihood = None if known else getattr(self, "likelihood", None)
-        labelling = getattr(self.data, "labelling", None)
+        labelling = None if self.data is None else self.data.labelling
         return Reader(likelihood, inputs, outcomes, self.encoding, labelling)
 
     def _key(self) -> Hashable:
@@ -285,5 +274,5 @@ class SparseInference(Regression, gpytorch.Module):
     def without_data(self) -> Self:
         """Return a model that shares all but the training data, to be sent to workers."""
         model = copy.copy(self)
-        model.data = model._sample = None
+        model.data = None
         return model
