@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 from typing import Any, Literal
 
 import torch
@@ -125,16 +124,6 @@ def check_noise(likelihood: object, train_Yvar: object, sampling_noise: object) 
             "Expected at most one of likelihood, train_Yvar and sampling_noise, got two of them. To "
             "choose the options of sampling noise, pass a SamplingNoiseLikelihood as likelihood."
         )
-
-
-def check_batch_size(batch_size: int) -> None:
-    """Check that predictions process at least one cloud at a time.
-
-    Raises:
-        ValueError: If ``batch_size`` is not an integer >= 1.
-    """
-    if not isinstance(batch_size, numbers.Integral) or batch_size < 1:
-        raise ValueError(f"Expected an integer batch_size >= 1, got {batch_size!r}.")
 
 
 def _default_kernel(train_X: Inputs | Tensor, batch_shape: torch.Size) -> Kernel:

@@ -16,9 +16,10 @@ from linear_operator.operators import DiagLinearOperator
 from torch import Tensor
 
 from gp_distributions.kernels.reading import check_kind
+from gp_distributions.measures.arrays import integer
 from gp_distributions.measures.inputs import Encoding, Inputs
 from gp_distributions.measures.training_data import counted_rows
-from gp_distributions.models.arguments import check_batch_size, keeps_clouds
+from gp_distributions.models.arguments import keeps_clouds
 from gp_distributions.models.conformal import ConformalCorrection, check_conformal, rescaled
 from gp_distributions.models.exact_inference import (
     ExactMultivariateNormal,
@@ -139,7 +140,9 @@ class Regression(Model):
             **options: Of sparse models: ``client``, a client of ``dask.distributed`` whose workers
                 predict :class:`ShardedClouds`, and first form the sums if the model has none at its
                 hyperparameters; and ``progress``, whether to show a progress bar if a pass over data
-                takes more than a few seconds, which is the default.
+                takes more than a few seconds, which is the default. Of models of counts and shares:
+                ``exposure`` or ``trials`` of the clouds, 1 by default. Without ``observation_noise``,
+                their standard deviation is that of the expectation, such as a rate times the exposure.
 
         Returns:
             The means and the standard deviations in the units of ``train_Y``, two tensors of shape
@@ -267,16 +270,15 @@ class Regression(Model):
             batch_size: The number.
             **arguments: Further arguments of the method.
         """
-        check_batch_size(batch_size)
         self.eval()
-        rows = self.rows_of(X)
+        rows, size = self.rows_of(X), integer(batch_size, "batch_size")
         # If train_X has a batch axis, X may have one as well, with the clouds of each model.
         paired = len(self.batch_shape) > 0
         with torch.no_grad():
             given = self.conditioned()
             found = [
                 getattr(self, method)(self.transform_inputs(part), given, **arguments)
-                for part in (rows if paired else rows.flatten(0, -2)).split(batch_size, dim=-2)
+                for part in (rows if paired else rows.flatten(0, -2)).split(size, dim=-2)
             ]
         joined = (torch.cat(parts, dim=-2).to(self.dtype) for parts in zip(*found, strict=True))
         return tuple(part if paired else part.unflatten(0, rows.shape[:-1]) for part in joined)

@@ -143,8 +143,7 @@ class VariationalDistributionGP(TargetPredictions, ApproximateGP):
         self.train_rows: Tensor
         self.train_targets: Tensor
         self.train_argument: Tensor | None
-        given = {"exposure": exposure, "trials": trials}
-        known = self.known(data.X, rows, given, training=True)
+        known = self.known(data.X, rows, exposure=exposure, trials=trials, training=True)
         argument = next(iter(known.values()), None)
         buffers = {"train_rows": rows, "train_targets": targets, "train_argument": argument}
         for name, value in buffers.items():  # data, which a state dict does not contain
@@ -217,7 +216,7 @@ class VariationalDistributionGP(TargetPredictions, ApproximateGP):
             "model.predictive(X) for the distribution of targets."
         )
 
-    def leave_one_out(self, **options: Any) -> NoReturn:
+    def latent_left_out(self, **options: Any) -> NoReturn:
         """Refuse leave-one-out predictions, which have no closed form here.
 
         Raises:
