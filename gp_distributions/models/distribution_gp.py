@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from itertools import chain
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any, ClassVar, Literal, Self, TypeVar, cast
 
 import botorch
@@ -336,14 +335,11 @@ class DistributionGP(Regression, SingleTaskGP):
     def _known_strategy(self) -> ExactPredictionStrategy | None:
         """Return the caches of an earlier prediction, unless the model has changed since."""
         strategy = self.prediction_strategy
-        return strategy if strategy and strategy.is_of(self._premises()) else None
+        return strategy if strategy and strategy.is_of(self._key()) else None
 
-    def _premises(self) -> list[Module | Tensor]:
-        """Return what caches are computed from, beside the training data."""
-        fixed = isinstance(self.likelihood, FixedNoiseGaussianLikelihood)
-        noise = [self.likelihood.noise_covar.noise] if fixed else []
-        modules = self.covar_module.modules(), self.mean_module.modules()
-        return [*chain(*modules), *self.parameters(), *noise]
+    def _key(self) -> Hashable:
+        """Return a key of all from which caches are computed, beside the training data."""
+        return tuple(map(fingerprint, (self.covar_module, self.mean_module, self.likelihood)))
 
     def _new_strategy(self) -> ExactPredictionStrategy:
         (rows,) = self.train_inputs
@@ -352,7 +348,7 @@ class DistributionGP(Regression, SingleTaskGP):
             train = self.embedded_rows(rows)
             prior = self._prior_at(train, covariance(self.covar_module, self._compared(train)))
             strategy = ExactPredictionStrategy([rows], prior, self.train_targets, self.likelihood)
-        strategy.premises = _unchanging(self._premises())
+        strategy.key = self._key()
         return strategy
 
     def _posterior_at(
@@ -498,7 +494,7 @@ class DistributionGP(Regression, SingleTaskGP):
         given = [rows, Y, *(value for value in kwargs.values() if isinstance(value, Tensor))]
         with torch.set_grad_enabled(torch.is_grad_enabled() and model._is_tracked(*given)):
             more = super(DistributionGP, model).condition_on_observations(rows, Y, **kwargs)
-        more.prediction_strategy.premises = _unchanging(more._premises())
+        more.prediction_strategy.key = more._key()
         more.mixture = mixture
         return more
 
@@ -593,11 +589,6 @@ class DistributionGP(Regression, SingleTaskGP):
             if self._has_transformed_inputs:
                 self._original_train_inputs = pad_rows(self._original_train_inputs, width)
         return pad_rows(rows, width)
-
-
-def _unchanging(premises: Sequence[Module | Tensor]) -> list[Module | Tensor]:
-    """Copy values, which may change in place."""
-    return [p.detach().clone() if isinstance(p, Tensor) else p for p in premises]
 
 
 def _copied(module: ModuleT) -> ModuleT:

@@ -6,7 +6,7 @@ at the same time, the settings could stay changed. This module does not change a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable
 
 import gpytorch
 import torch
@@ -25,10 +25,8 @@ from linear_operator.operators import (
 from linear_operator.utils.errors import CachingError
 from linear_operator.utils.memoize import add_to_cache, get_from_cache
 from torch import Tensor
-from torch.nn import Module
 
 from gp_distributions.numerics.linear_algebra import cholesky, log_densities
-from gp_distributions.rows.clouds import same_tensor
 
 _ONE_SAMPLE = torch.Size()
 
@@ -72,10 +70,10 @@ class ExactPredictionStrategy(DefaultPredictionStrategy):
     For fantasies, GPyTorch makes new strategies from this one and updates copies of its caches.
 
     Attributes:
-        premises: The modules and the values of hyperparameters from which the caches were computed.
+        key: Key of the modules and hyperparameters from which the caches were computed.
     """
 
-    premises: Sequence[Module | Tensor] = ()
+    key: Hashable = None
 
     def __init__(
         self,
@@ -104,11 +102,10 @@ class ExactPredictionStrategy(DefaultPredictionStrategy):
         """The weights of the training clouds in predicted means, a ``batch_shape x T`` tensor."""
         return get_from_cache(self, "mean_cache")
 
-    def is_of(self, premises: Sequence[Module | Tensor]) -> bool:
-        """Whether the caches belong to these modules and values, and can be used in this mode."""
+    def is_of(self, key: Hashable) -> bool:
+        """Whether the caches belong to modules and values, and can be used in this mode."""
         usable = torch.is_inference_mode_enabled() or not self.mean_cache.is_inference()
-        same = len(self.premises) == len(premises) and all(map(_same, self.premises, premises))
-        return usable and same
+        return usable and self.key == key
 
     @property
     def precision(self) -> Tensor:
@@ -197,12 +194,6 @@ def marginal_moments(posterior: Posterior, smallest: float) -> tuple[Tensor, Ten
     else:
         diagonal = diagonal.unsqueeze(-1)
     return mean, diagonal.clamp_min(smallest).expand(mean.shape)
-
-
-def _same(a: Module | Tensor, b: Module | Tensor) -> bool:
-    if isinstance(a, Tensor) and isinstance(b, Tensor):
-        return same_tensor(a, b)
-    return a is b
 
 
 def _has_root(covariance: LinearOperator) -> bool:

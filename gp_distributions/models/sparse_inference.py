@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Self
 
 import gpytorch
@@ -252,24 +252,6 @@ class SparseInference(Regression, gpytorch.Module):
     @property
     def _computed_in(self) -> torch.dtype:
         return torch.float64
-
-    # Keys compare some settings by identity, so those of copies differ.
-
-    def __getstate__(self) -> dict[str, Any]:
-        summed, current, key = self._summed, self._current, self._key()
-        if summed is None or summed.key != key:
-            return self.__dict__ | {"_summed": None, "_current": None}
-        kept = current is not None and current[0] == self._posterior_key(key)
-        posterior = current[1] if current is not None and kept else None
-        return self.__dict__ | {"_summed": replace(summed, key=None), "_current": posterior}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        posterior = state["_current"]
-        if self._summed is not None:
-            self._summed = replace(self._summed, key=self._key())
-        if self._summed is not None and posterior is not None:
-            self._current = self._posterior_key(self._summed.key), posterior
 
     def without_data(self) -> Self:
         """Return a model that shares all but the training data, to be sent to workers."""
