@@ -30,7 +30,7 @@ from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.expected_kernel import ExpectedKernel
 from gp_distributions.measures.inputs import Encoding, Inputs, input_rows
 from gp_distributions.measures.targets import as_targets, as_variances
-from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
+from gp_distributions.models.sampling_noise import relative_noise
 from gp_distributions.numerics.linear_algebra import cholesky
 from gp_distributions.numerics.pairwise import column_products
 
@@ -172,21 +172,12 @@ class Reader:
         r"""Return :math:`\rho_i` of clouds: ``1 x N``, or ``outputs x N`` if variances are known."""
         if variances is not None:
             return variances.mT
-        return relative_noise(self.likelihood, rows).expand(rows.shape[-2]).unsqueeze(0)
+        return relative_noise(self.likelihood, rows).unsqueeze(0)
 
 
 def number_of(X: Inputs | Tensor) -> int:
     """Return the number of distributions."""
     return X.shape[-2] if isinstance(X, Tensor) else len(X)
-
-
-def relative_noise(likelihood: GaussianLikelihood | None, rows: Tensor) -> Tensor:
-    """Return the noise of clouds divided by the noise of the largest bags, ``... x N`` or a one."""
-    if not isinstance(likelihood, SamplingNoiseLikelihood):
-        return rows.new_ones(1)
-    excess = likelihood.excess(rows)
-    more = (likelihood.sampling_noise + likelihood.sampling_bias * excess) * excess
-    return 1 + more / likelihood.noise
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,7 +22,7 @@ from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.fantasies import FantasizingModel
 from gp_distributions.models.mixture_posterior import MixturePosterior
 from gp_distributions.models.regression import Regression
-from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
+from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood, relative_noise
 from gp_distributions.models.together import held
 from gp_distributions.numerics.densities import Mixture, variance_factors
 from gp_distributions.numerics.spectral_regression import SpectralRegression
@@ -350,10 +350,7 @@ def _relative_noise(
 ) -> Tensor:
     """Return the noise variances of rows relative to that to which ratios refer, ``batch_shape x N``."""
     likelihood = model.likelihood
-    if isinstance(likelihood, SamplingNoiseLikelihood):
-        noise = likelihood._shaped_noise_covar(rows.shape[:-1], rows).diagonal()
-        return noise / likelihood.noise
-    if outputscales is not None:
-        relative = likelihood.noise / (ratios * outputscales).flatten()[0]
-        return relative if training else relative.mean(-1, keepdim=True).expand(rows.shape[:-1])
-    return torch.ones_like(rows[..., 0])
+    if outputscales is None or isinstance(likelihood, SamplingNoiseLikelihood):
+        return relative_noise(likelihood, rows)
+    relative = likelihood.noise / (ratios * outputscales).flatten()[0]
+    return relative if training else relative.mean(-1, keepdim=True).expand(rows.shape[:-1])

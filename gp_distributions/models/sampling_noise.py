@@ -7,10 +7,11 @@ from collections.abc import Sequence
 
 import torch
 from gpytorch.constraints import Interval, Positive
+from gpytorch.likelihoods import Likelihood
 from gpytorch.priors import Prior
 from torch import Tensor
 
-from gp_distributions.distances.embedded_rows import Rows, embedded
+from gp_distributions.distances.embedded_rows import Rows, embedded, rows_of
 from gp_distributions.models.row_noise import RowNoiseLikelihood
 from gp_distributions.numerics.effective_sizes import effective_sizes
 from gp_distributions.rows.clouds import drop_copies, split_rows
@@ -145,6 +146,13 @@ class SamplingNoiseLikelihood(RowNoiseLikelihood):
         clouds = select_columns(rows, self.active_dims)
         merge = self.merge if merge is None else merge
         return effective_sizes(*split_rows(clouds, self.dim), merge=merge)
+
+
+def relative_noise(likelihood: Likelihood | None, rows: Rows) -> Tensor:
+    """Return the noise of clouds divided by the noise of the largest bags, ``... x N``."""
+    if isinstance(likelihood, SamplingNoiseLikelihood):
+        return likelihood.variances(rows) / likelihood.noise
+    return torch.ones_like(rows_of(rows)[..., 0])
 
 
 def _warn_of_ties(sizes: Tensor, counted: Tensor) -> None:

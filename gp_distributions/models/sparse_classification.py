@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,7 +15,6 @@ from torch import Tensor
 from gp_distributions.measures.arrays import positive
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.measures.targets import Labels, read_labels
-from gp_distributions.models.collapsed import CollapsedSums, Features
 from gp_distributions.models.dirichlet_classification import Classification
 from gp_distributions.models.labelling import LabelTargets, as_labels, distinct_labels
 from gp_distributions.models.pieces import Pieces, SampledPieces
@@ -112,35 +111,6 @@ class SparseClassificationGP(Classification, SparseDistributionGP):  # type: ign
         self.classes_ = classes
         self._alpha_epsilon = float(alpha_epsilon)
         self.temperature = temperature
-
-    @classmethod
-    def from_sums(  # type: ignore[override]
-        cls,
-        features: Features,
-        sums: CollapsedSums,
-        *,
-        classes: Labels,
-        alpha_epsilon: float,
-        temperature: float = 1.0,
-        **parts: Any,
-    ) -> Self:
-        """Make a classifier that has sums over training clouds, but not the training clouds.
-
-        Args:
-            features: As for :class:`SparseDistributionGP`.
-            sums: As for :class:`SparseDistributionGP`.
-            classes: The distinct labels in sorted order.
-            alpha_epsilon: The concentration of the classes that are not the label.
-            temperature: The temperature of the probabilities.
-            **parts: Further arguments, as for :class:`SparseDistributionGP`.
-
-        Returns:
-            The model.
-        """
-        model = super().from_sums(features, sums, **parts)
-        model.classes_, model._alpha_epsilon = classes, alpha_epsilon
-        model.temperature = temperature
-        return model
 
     @property
     def alpha_epsilon(self) -> float:

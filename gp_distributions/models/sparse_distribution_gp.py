@@ -259,61 +259,36 @@ class SparseDistributionGP(SparseInference):
         return SparseDistributionGP.from_sums(
             replace(summed.features, covar_module=kernel),
             summed.sums.of_outputs(index),
+            self.encoding,
             likelihood=likelihood,
             mean_module=mean_module,
             outcome_transform=None if transform is None else transform.subset_output(kept),
             input_transform=inputs,
             num_inducing=self.num_inducing,
             seed=self.seed,
-            squeeze_output=False,
-            encoding=self.encoding,
+            _squeeze_output=False,
         )
 
     @classmethod
     def from_sums(
-        cls,
-        features: Features,
-        sums: CollapsedSums,
-        *,
-        likelihood: GaussianLikelihood | FixedNoiseGaussianLikelihood,
-        mean_module: ConstantMean,
-        outcome_transform: OutcomeTransform | None,
-        input_transform: InputTransform | None,
-        num_inducing: int,
-        seed: int,
-        squeeze_output: bool,
-        encoding: Encoding | None = None,
+        cls, features: Features, sums: CollapsedSums, encoding: Encoding | None, **attributes: Any
     ) -> Self:
         """Make a model that has sums over training clouds, but not the training clouds.
 
         Args:
             features: The features, with the kernel.
             sums: The sums at the hyperparameters of the kernel and the likelihood.
-            likelihood: As the attribute of a model.
-            mean_module: The constant mean of each output.
-            outcome_transform: As the attribute of a model, or ``None``.
-            input_transform: As the attribute of a model, or ``None``.
-            num_inducing: As for the constructor.
-            seed: As for the constructor.
-            squeeze_output: Whether predictions have no axis of outputs.
             encoding: Encoding of mixed inputs or of atoms, or ``None``.
-
-        Returns:
-            The model.
+            **attributes: All other attributes of a model; transforms may be ``None``.
         """
         model = cls.__new__(cls)
         super(SparseDistributionGP, model).__init__()
-        model.num_inducing, model.seed = num_inducing, seed
-        model.data = None
-        model._squeeze_output, model.feature_dtype = squeeze_output, features.dtype
-        model.encoding = encoding
-        model._num_outputs = mean_module.constant.numel()
-        model.covar_module, model.likelihood = features.covar_module, likelihood
-        model.mean_module = mean_module
-        if outcome_transform is not None:
-            model.outcome_transform = outcome_transform
-        if input_transform is not None:
-            model.input_transform = input_transform
+        model.data, model.encoding = None, encoding
+        model.covar_module, model.feature_dtype = features.covar_module, features.dtype
+        for name, value in attributes.items():
+            if value is not None:
+                setattr(model, name, value)
+        model._num_outputs = model.mean_module.constant.numel()
         model.take_sums(features, sums)
         return model
 

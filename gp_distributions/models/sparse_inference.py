@@ -23,7 +23,6 @@ from gp_distributions.models.collapsed import (
     PieceSums,
     Reader,
     chunks,
-    relative_noise,
 )
 from gp_distributions.models.exact_inference import ExactMultivariateNormal
 from gp_distributions.models.inducing import choose_features
@@ -31,7 +30,7 @@ from gp_distributions.models.leave_one_out import LeftOut
 from gp_distributions.models.passes import PredictedPieces, sums_over_pieces
 from gp_distributions.models.pieces import SampledPieces
 from gp_distributions.models.regression import Regression
-from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
+from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood, relative_noise
 from gp_distributions.rows.fingerprint import fingerprint
 from gp_distributions.sharding.passes import run
 from gp_distributions.sharding.sharded_clouds import ShardedClouds
