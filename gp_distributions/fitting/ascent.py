@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
@@ -12,11 +13,13 @@ from gpytorch.mlls import ExactMarginalLogLikelihood, MarginalLogLikelihood, Var
 from gpytorch.models import ApproximateGP, ExactGP
 from linear_operator.utils.errors import NanError, NotPSDError
 from torch import Tensor
+from tqdm import tqdm
 
 from gp_distributions.fitting.lbfgs import Minimum, Pair, minimise
+from gp_distributions.warnings import ConvergenceWarning, warn
 
-#: Progress bars of fits appear after so many seconds.
-PATIENCE = 3.0
+# Progress bars of fits appear after so many seconds.
+_PATIENCE = 3.0
 
 
 class Maximum(NamedTuple):
@@ -24,6 +27,11 @@ class Maximum(NamedTuple):
 
     minimum: Minimum
     values: list[Tensor]
+
+    @property
+    def loss(self) -> float:
+        """The loss there."""
+        return self.minimum.loss
 
 
 class Ascent:
@@ -92,6 +100,41 @@ class Ascent:
     def _see(self, loss: float) -> None:
         if loss < self.lowest:
             self.lowest, self.best = loss, values_of(self.model)
+
+
+@contextmanager
+def ascending(
+    model: ExactGP | ApproximateGP,
+    description: str,
+    options: dict[str, Any] | None,
+    *,
+    progress: bool,
+) -> Iterator[Ascent]:
+    """Fit a model in training mode within a ``with`` block, after which it is in evaluation mode.
+
+    If the block is interrupted, the model keeps the best values found so far.
+    """
+    bar = tqdm(desc=description, unit=" evaluations", delay=_PATIENCE, disable=not progress)
+    ascent = Ascent(model, bar.update, options)
+    try:
+        model.train()
+        with bar:
+            yield ascent
+    except BaseException:  # an interrupt, or an exception with which a signal ends the fit
+        set_values(model, ascent.best)
+        raise
+    finally:
+        model.eval()
+
+
+def warn_unless_converged(best: Maximum) -> None:
+    """Warn of a fit that did not converge."""
+    if not best.minimum.converged:
+        warn(
+            "The fit did not converge; the hyperparameters are the best found. Try restarts=5, or "
+            'continue from them with fit(model, init="current").',
+            ConvergenceWarning,
+        )
 
 
 def objective(model: ExactGP | ApproximateGP) -> MarginalLogLikelihood:

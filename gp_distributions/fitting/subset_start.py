@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from operator import attrgetter
 
 import torch
 from gpytorch.likelihoods import GaussianLikelihood
@@ -23,6 +24,7 @@ LARGE, SUBSET = 1000, 500
 # Maxima on the subset are the same if their likelihoods per cloud differ by less than _SAME. On all
 # clouds, their likelihoods grow by less than _GAIN: by a few parameters over the size of the subset.
 _SAME, _GAIN = 1e-4, 0.015
+_LOSS = attrgetter("loss")
 # Likelihoods whose parameters do not depend on the number of clouds.
 _LIKELIHOODS = (GaussianLikelihood, SamplingNoiseLikelihood, SharedNoise)
 
@@ -44,7 +46,26 @@ def has_subsets(model: ExactGP) -> bool:
     )
 
 
-def maximum_from_subset(
+def climb(
+    ascent: Ascent, starts: Sequence[list[Tensor]], *, seed: int, with_first: bool = False
+) -> Maximum:
+    """Maximise the marginal likelihood from all starts, and leave the model at the best result.
+
+    Args:
+        ascent: The maximisation.
+        starts: Values of all parameters.
+        seed: Random seed of the subset from which a fit of many clouds starts.
+        with_first: Whether the first start is a start of all clouds as well.
+    """
+    if has_subsets(ascent.model):
+        best = _from_subset(ascent, starts, seed=seed, with_first=with_first)
+    else:
+        best = min(ascent.maxima(ascent.model, starts), key=_LOSS)
+    set_values(ascent.model, best.values)
+    return best
+
+
+def _from_subset(
     ascent: Ascent, starts: Sequence[list[Tensor]], *, seed: int, with_first: bool
 ) -> Maximum:
     """Maximise the marginal likelihood of all clouds from the maxima on a subset of them.
@@ -52,15 +73,9 @@ def maximum_from_subset(
     The most likely candidate on all clouds comes first. Others follow unless they are the same maximum,
     or too far below the best to reach it. If the likelihood grows much more than it should, or no
     candidate leads to a maximum, the fit goes on from all starts.
-
-    Args:
-        ascent: The maximisation, of a model that :func:`has_subsets`.
-        starts: Values of all parameters from which to find the maxima on the subset.
-        seed: Random seed of the subset.
-        with_first: Whether the first start is a candidate, too.
     """
     model, outputs = ascent.model, max(1, ascent.model.train_targets.shape[:-1].numel())
-    smaller = on_subset(model, min(SUBSET, model.train_targets.shape[-1]), seed=seed)
+    smaller = on_subset(model, seed=seed)
     candidates = [(found.values, found.minimum.pairs) for found in ascent.maxima(smaller, starts)]
     ascent.lowest = math.inf  # losses on the subset do not compare with those on all clouds
     if with_first:
@@ -78,37 +93,27 @@ def maximum_from_subset(
     last = -math.inf
     for loss, (values, pairs) in sorted(zip(losses, candidates, strict=True), key=lambda x: x[0]):
         reachable = not found or (
-            loss - last > _SAME * outputs and loss - min(map(loss_of, found)) < _GAIN * outputs
+            loss - last > _SAME * outputs and loss - min(found, key=_LOSS).loss < _GAIN * outputs
         )
         if math.isfinite(loss) and reachable:
             try:
                 found += ascent.maxima(model, [values], pairs=pairs)
             except (NanError, NotPSDError):
                 continue
-            if loss - loss_of(found[-1]) > _GAIN * outputs:
+            if loss - found[-1].loss > _GAIN * outputs:
                 # The subset was a poor guide, so all clouds may have maxima that it lacks.
-                return min([*found, *ascent.maxima(model, starts)], key=loss_of)
+                return min([*found, *ascent.maxima(model, starts)], key=_LOSS)
         last = loss
-    return min(found or ascent.maxima(model, starts), key=loss_of)
+    return min(found or ascent.maxima(model, starts), key=_LOSS)
 
 
-def loss_of(found: Maximum) -> float:
-    """Return the loss at a maximum of the likelihood."""
-    return found.minimum.loss
+def on_subset(model: DistributionGP, *, seed: int) -> DistributionGP:
+    """Return a model of a random subset of many clouds that shares all parameters with ``model``.
 
-
-def on_subset(model: DistributionGP, size: int, *, seed: int) -> DistributionGP:
-    """Return a model of some of the training clouds that shares all parameters with ``model``.
-
-    Args:
-        model: A model for which :func:`has_subsets` is true.
-        size: Number of clouds, which are drawn at random.
-        seed: Random seed.
-
-    Returns:
-        A model in the mode of ``model``, whose targets are in the same units.
+    A model of few clouds is returned as it is.
     """
-    generator = torch.Generator().manual_seed(seed)
-    device = model.train_targets.device
-    order = torch.randperm(model.train_targets.shape[-1], generator=generator)
-    return model.subset(order[:size].sort().values.to(device))
+    size = model.train_targets.shape[-1]
+    if size <= LARGE:
+        return model
+    order = torch.randperm(size, generator=torch.Generator().manual_seed(seed))
+    return model.subset(order[:SUBSET].sort().values.to(model.train_targets.device))
