@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 import torch
 from botorch.optim.utils import get_parameters_and_bounds
@@ -14,6 +12,7 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 
 from gp_distributions.distances.transport import TransportDistance
+from gp_distributions.fitting.ascent import objective
 from gp_distributions.fitting.lbfgs import minimise
 from gp_distributions.fitting.marginal_likelihood import fit
 from gp_distributions.fitting.starts import give_signal
@@ -21,7 +20,6 @@ from gp_distributions.kernels.reading import distribution_kernels
 from gp_distributions.measures.point_clouds import PointClouds
 from gp_distributions.measures.reference import ReferenceMeasure
 from gp_distributions.models.distribution_gp import DistributionGP
-from gp_distributions.numerics.linear_algebra import cholesky
 
 # A model that explains less than the share _USELESS of the variance of left-out targets has found no
 # signal. Learning is then repeated from up to _RETRIES references drawn from the training clouds.
@@ -32,7 +30,7 @@ _WEIGHTLESS = 9.2
 
 @dataclass(frozen=True)
 class Run:
-    """Result of :func:`learn`.
+    """Result of :meth:`Learner.learn`.
 
     Attributes:
         model: The model after learning.
@@ -47,112 +45,102 @@ class Run:
     seen: dict[int, Tensor]
 
 
-def learn(
-    model: DistributionGP,
-    *,
-    learned: Sequence[str],
-    steps: int,
-    seed: int,
-    bar: Any,
-    warm_starts: dict[Hashable, Tensor],
-    observe: Callable[[DistributionGP], Tensor] | None = None,
-) -> Run:
-    """Fit the hyperparameters, then fit them and the reference jointly.
-
-    If the fitted hyperparameters explain too little of the variance of the targets, the joint fit starts
-    from hyperparameters that explain most of it as signal. It is then repeated from other references
-    until one run explains enough.
+@dataclass(frozen=True, eq=False)
+class Learner:
+    """Maximisation over hyperparameters and reference.
 
     Args:
-        model: The model, which is fitted in place. Runs from other starts use copies.
         learned: Names of the parameters of the reference to learn.
-        steps: Maximum number of L-BFGS steps.
         seed: Random seed for drawing references.
-        bar: Progress bar.
+        tick: Function that is called at each step.
         warm_starts: Potentials of earlier runs, from which transport starts.
-        observe: Function to call with the model before the joint fit and after some of the steps.
-
-    Returns:
-        The run with the highest likelihood.
     """
-    ascend = partial(
-        _ascend, learned=learned, steps=steps, bar=bar, warm_starts=warm_starts, observe=observe
-    )
-    fit(model, progress=False)
-    before = {} if observe is None else {0: observe(model)}
-    if not steps or _explained(model) >= _USELESS:
-        runs = [ascend(model)]
-    else:
-        runs = []
-        for retry in range(1 + _RETRIES):
-            candidate = drawn(model, seed + retry) if retry else reference_of(model).state_dict()
-            start = restarted(model, candidate)
-            give_signal(start)
-            bar.total += steps * (retry > 0)
-            runs.append(ascend(start))
-            if _explained(runs[-1].model) >= _USELESS:
-                break
-    best = max(runs, key=lambda run: run.trace[-1])
-    return replace(best, seen=best.seen | before)
 
+    learned: Sequence[str]
+    seed: int
+    tick: Callable[[], object]
+    warm_starts: dict[Hashable, Tensor] = field(default_factory=dict)
 
-def _explained(model: DistributionGP) -> float:
-    """Compute the share of the variance of the targets that leave-one-out predictions explain."""
-    model.train()
-    with torch.no_grad():
-        marginal = model.likelihood(model(*model.train_inputs))
-        inverse = torch.cholesky_inverse(cholesky(marginal.covariance_matrix))
-        errors = inverse @ (model.train_targets - marginal.mean) / inverse.diagonal()
-    return 1 - float(errors.square().mean() / model.train_targets.var(correction=0))
+    def learn(
+        self,
+        model: DistributionGP,
+        steps: int,
+        observe: Callable[[DistributionGP], Tensor] | None = None,
+    ) -> Run:
+        """Fit the hyperparameters, then fit them and the reference jointly.
 
+        If the fitted hyperparameters explain too little of the variance of the targets, the joint fit
+        starts from hyperparameters that explain most of it as signal. It is then repeated from other
+        references until one run explains enough.
 
-def _ascend(
-    model: DistributionGP,
-    learned: Sequence[str],
-    steps: int,
-    bar: Any,
-    warm_starts: dict[Hashable, Tensor],
-    observe: Callable[[DistributionGP], Tensor] | None,
-) -> Run:
-    """Take up to ``steps`` L-BFGS steps on the hyperparameters and the reference, in place."""
-    reference = reference_of(model)
-    mll = ExactMarginalLogLikelihood(model.likelihood, model)
-    model.train()
-    with torch.no_grad():
-        trace = [mll(model(*model.train_inputs), model.train_targets).item()]
-    path = [reference.points.detach().clone()]
-    seen: dict[int, Tensor] = {}
-    if steps:
-        for name in learned:
-            getattr(reference, name).requires_grad_()
-        parameters = {n: p for n, p in mll.named_parameters() if p.requires_grad}
-        bounds = get_parameters_and_bounds(mll)[1] | _bounds(mll, model, reference)
+        Args:
+            model: The model, which is fitted in place. Runs from other starts use copies.
+            steps: Maximum number of L-BFGS steps.
+            observe: Function to call with the model before the joint fit and after some of the steps.
+
+        Returns:
+            The run with the highest likelihood.
+        """
+        fit(model, progress=False)
+        before = {} if observe is None else {0: observe(model)}
+        if not steps or _explained(model) >= _USELESS:
+            runs = [self._ascend(model, steps, observe)]
+        else:
+            runs = []
+            candidate = reference_of(model).state_dict()
+            for retry in range(1 + _RETRIES):
+                start = restarted(model, candidate)
+                give_signal(start)
+                runs.append(self._ascend(start, steps, observe))
+                if _explained(runs[-1].model) >= _USELESS:
+                    break
+                candidate = drawn(model, self.seed + retry + 1)
+        best = max(runs, key=lambda run: run.trace[-1])
+        return replace(best, seen=best.seen | before)
+
+    def _ascend(
+        self,
+        model: DistributionGP,
+        steps: int,
+        observe: Callable[[DistributionGP], Tensor] | None,
+    ) -> Run:
+        """Take up to ``steps`` L-BFGS steps on the hyperparameters and the reference, in place."""
+        reference, mll = reference_of(model), objective(model.train())
+        (rows,), targets = model.train_inputs, model.train_targets
+
+        def loss() -> Tensor:
+            return -mll(model(rows), targets)
+
+        with torch.no_grad():
+            trace = [-loss().item()]
+        path = [reference.points.detach().clone()]
+        seen: dict[int, Tensor] = {}
 
         def callback(loss: float) -> None:
-            bar.update()
+            self.tick()
             trace.append(-loss)
             path.append(reference.points.detach().clone())
             step = len(trace) - 1
             if observe is not None and step in checkpoints_of(steps):
                 seen[step] = observe(model)
 
-        distances = [m for m in model.modules() if isinstance(m, TransportDistance)]
-        try:
-            for distance in distances:
-                distance.warm_starts = warm_starts
-            minimise(
-                lambda: -mll(model(*model.train_inputs), model.train_targets),
-                parameters,
-                bounds,
-                callback=callback,
-                maxiter=steps,
-            )
-        finally:
-            reference.requires_grad_(False)
-            for distance in distances:
-                distance.warm_starts = None
-    bar.update(steps + 1 - len(trace))
-    return Run(model, trace, path, seen)
+        for name in self.learned:
+            getattr(reference, name).requires_grad_()
+        for module in model.modules():
+            if isinstance(module, TransportDistance):
+                module.warm_starts = self.warm_starts
+        parameters, bounds = get_parameters_and_bounds(mll, requires_grad=True)
+        bounds |= _bounds(mll, model, reference)
+        if steps:
+            minimise(loss, parameters, bounds, callback=callback, maxiter=steps)
+        return Run(model, trace, path, seen)
+
+
+@torch.no_grad()
+def _explained(model: DistributionGP) -> float:
+    """Compute the share of the variance of the targets that leave-one-out predictions explain."""
+    errors = model.train_targets - model.eval().latent_left_out()[0].squeeze(-1)
+    return 1 - float(errors.square().mean() / model.train_targets.var(correction=0))
 
 
 def _bounds(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -18,10 +18,9 @@ from tqdm import tqdm
 from gp_distributions.distances.scaled import ScaledDistance
 from gp_distributions.distances.transport import TransportDistance
 from gp_distributions.fitting.reference_ascent import (
-    Run,
+    Learner,
     checkpoints_of,
     drawn,
-    learn,
     reference_of,
     restarted,
     rows_seen,
@@ -182,15 +181,14 @@ def fit_reference(
     candidates += [drawn(model, seed + i) for i in range(1, starts)]
     order = torch.randperm(num_train, generator=torch.Generator().manual_seed(seed))
     folds = [] if guard is None else order.tensor_split(guard)
-    total = len(candidates) * (len(folds) + 1) * steps
-    bar = tqdm(total=total, desc="Learning the reference", disable=not progress)
-    ascend = partial(learn, learned=learned, seed=seed + starts, bar=bar, warm_starts={})
+    bar = tqdm(desc="Learning the reference", unit=" steps", disable=not progress)
+    learner = Learner(learned, seed + starts, bar.update)
     with bar:
         choice = _Choice(0, steps, 1.0, {})
         if folds:
-            choice = _choose(model, candidates, folds, steps, ascend)
+            choice = _choose(model, candidates, folds, steps, learner)
             candidates = [candidates[choice.start]]
-        runs = [ascend(restarted(model, candidate), steps=choice.steps) for candidate in candidates]
+        runs = [learner.learn(restarted(model, each), choice.steps) for each in candidates]
         run = max(runs, key=lambda r: r.trace[-1])
         widening, rank = _widen(run.model, choice.widening), _effective_rank(run.model)
     model.load_state_dict(run.model.state_dict())
@@ -238,7 +236,7 @@ def _choose(
     candidates: Sequence[dict[str, Tensor]],
     folds: Sequence[Tensor],
     steps: int,
-    ascend: Callable[..., Run],
+    learner: Learner,
 ) -> _Choice:
     """Choose the starting reference and the number of steps with the highest held-out log density."""
     (rows,), targets = model.train_inputs, model.train_targets
@@ -252,7 +250,7 @@ def _choose(
             kept[held] = False
             run.set_train_data(rows[kept], targets[kept], strict=False)
             observe = partial(_errors, rows=rows[held], targets=targets[held])
-            seen.append(ascend(run, steps=steps, observe=observe).seen)
+            seen.append(learner.learn(run, steps, observe).seen)
         widenings, densities = {}, {}
         for step in checkpoints:
             # A run that converged before a checkpoint is represented by its last observation.
@@ -269,16 +267,14 @@ def _choose(
     return max(choices, key=lambda choice: choice.held_out[choice.steps])
 
 
+@torch.no_grad()
 def _errors(model: DistributionGP, rows: Tensor, targets: Tensor) -> Tensor:
     """Return prediction errors and standard deviations in the model's units, a ``2 x N`` tensor."""
     training = model.training
-    model.eval()
-    with torch.no_grad():
-        marginal = model.likelihood(model(rows.unsqueeze(-2)))
-        errors = targets - marginal.mean.squeeze(-1)
-        stds = marginal.variance.sqrt().squeeze(-1)
+    mean, variance = model.eval().latent_marginals(rows, model.conditioned())
+    stds = (variance + model.noise(rows)).sqrt()
     model.train(training)
-    return torch.stack([errors, stds])
+    return torch.stack([targets - mean.squeeze(-1), stds.squeeze(-1)])
 
 
 def _can_widen(model: DistributionGP) -> bool:
