@@ -19,7 +19,7 @@ from gp_distributions.measures import Gaussians, PointClouds
 from gp_distributions.measures.atom_encoding import AtomEncoding
 from gp_distributions.measures.training_data import TrainingData
 from gp_distributions.models.arguments import gaussian_noise, noise_floor
-from gp_distributions.models.atom_predictions import AtomPredictions, aggregate_parts
+from gp_distributions.models.atoms import AtomPredictions, aggregate_parts
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.draw_noise import DrawNoiseLikelihood
 

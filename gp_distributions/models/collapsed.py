@@ -15,27 +15,20 @@ Source: Titsias 2009.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, TypeAlias
+from typing import ClassVar, TypeAlias
 
 import torch
 from gpytorch.kernels import Kernel
-from gpytorch.likelihoods import GaussianLikelihood
 from torch import Tensor
 
 from gp_distributions.distances.embedded_rows import EmbeddedRows, Rows, embedded, rows_of
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.expected_kernel import ExpectedKernel
-from gp_distributions.measures.inputs import Encoding, Inputs, input_rows
-from gp_distributions.measures.targets import as_targets, as_variances
-from gp_distributions.models.sampling_noise import relative_noise
 from gp_distributions.numerics.linear_algebra import cholesky
 from gp_distributions.numerics.pairwise import column_products
-
-# Number of clouds whose features are in memory at a time. Sums depend on it in the last bits.
-_CHUNK = 2048
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,67 +110,6 @@ class ExplicitFeatures:
 
 
 Features: TypeAlias = InducingFeatures | ExplicitFeatures
-
-
-@dataclass(frozen=True, eq=False)
-class Reader:
-    """What turns a piece of data into rows, targets and relative noise variances.
-
-    Args:
-        likelihood: The likelihood of a model. Noise that depends on the size of bags is relative to the
-            noise of the largest bags.
-        input_transform: Transform of inputs to rows in evaluation mode, or ``None``.
-        outcome_transform: Transform of targets in evaluation mode, or ``None``.
-        encoding: Encoding of mixed inputs or of atoms, or ``None``.
-        labelling: Function of labels that returns targets and noise variances, two ``N x outputs``
-            tensors, or ``None`` if the data carry targets.
-    """
-
-    likelihood: GaussianLikelihood | None
-    input_transform: Callable[[Tensor], Tensor] | None
-    outcome_transform: Callable[..., tuple[Tensor, Tensor | None]] | None
-    encoding: Encoding | None = None
-    labelling: Callable[[Any], tuple[Tensor, Tensor]] | None = None
-
-    def rows(self, X: Inputs | Tensor) -> Tensor:
-        """Return the rows of distributions, in double precision."""
-        rows = input_rows(X, self.encoding).detach().double()
-        return rows if self.input_transform is None else self.input_transform(rows)
-
-    def targets(
-        self, X: Inputs | Tensor, targets: Any, variances: Any = None
-    ) -> tuple[Tensor, Tensor | None]:
-        """Return transformed targets and noise variances, two ``N x outputs`` tensors.
-
-        Raises:
-            ValueError: If their numbers differ from that of the clouds, a target is not finite, or a
-                variance is not positive and finite.
-        """
-        if self.labelling is not None:
-            targets, variances = self.labelling(targets)
-        like = torch.empty(1, dtype=torch.float64, device=X.device).expand(number_of(X), 1)
-        found, _ = as_targets(targets, like)
-        known = None if variances is None else as_variances(variances, like, found)
-        return self.transformed(found, known)
-
-    def transformed(
-        self, targets: Tensor, variances: Tensor | None
-    ) -> tuple[Tensor, Tensor | None]:
-        """Return transformed targets and noise variances."""
-        if self.outcome_transform is None:
-            return targets, variances
-        return self.outcome_transform(targets, variances)
-
-    def relative_noise(self, rows: Tensor, variances: Tensor | None) -> Tensor:
-        r"""Return :math:`\rho_i` of clouds: ``1 x N``, or ``outputs x N`` if variances are known."""
-        if variances is not None:
-            return variances.mT
-        return relative_noise(self.likelihood, rows).unsqueeze(0)
-
-
-def number_of(X: Inputs | Tensor) -> int:
-    """Return the number of distributions."""
-    return X.shape[-2] if isinstance(X, Tensor) else len(X)
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,73 +198,7 @@ class CollapsedSums:
         return right[:, :size], squares
 
 
-@dataclass(frozen=True, eq=False)
-class PieceSums:
-    """A task that computes the sums over the clouds of a piece; it can be pickled.
-
-    Args:
-        features: The features of rows.
-        reader: What turns a piece of data into rows, targets and noise.
-        shape: The lengths ``P`` and ``R`` of the axes of :class:`CollapsedSums`.
-    """
-
-    features: Features
-    reader: Reader
-    shape: tuple[int, int]
-
-    @torch.no_grad()
-    def __call__(self, number: int, X: Inputs | Tensor, *known: Any) -> CollapsedSums:
-        """Compute the sums over the clouds of a piece, a fixed number of clouds at a time.
-
-        Args:
-            number: Number of the piece.
-            X: ``N`` distributions, or an ``N x width`` tensor.
-            *known: Their targets or labels, and their noise variances if they are known.
-
-        Raises:
-            ValueError: If the targets do not match the clouds or are not finite, or a sum is not finite.
-        """
-        like = torch.empty(0, dtype=torch.float64, device=X.device)
-        total = CollapsedSums.of_nothing(self.features.num_features, self.shape, like)
-        if number_of(X):
-            for chunk in chunks(self.reader, X, *known):
-                total = total + _chunk_sums(self.features, *chunk)
-        if not bool(total.gram.isfinite().all()):
-            raise ValueError("Expected clouds with finite covariances, got some that are not.")
-        return total
-
-
-def chunks(
-    reader: Reader,
-    X: Inputs | Tensor,
-    targets: Any,
-    variances: Tensor | None = None,
-    *,
-    size: int = _CHUNK,
-) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Yield parts of a piece: rows ``N x width``, targets ``P x N x R`` and relative noise ``P x N``."""
-    values, known = reader.targets(X, targets, variances)
-    values = values.unsqueeze(0) if known is None else values.mT.unsqueeze(-1)
-    for start in range(0, values.shape[-2], size):
-        part = slice(start, start + size)
-        rows = reader.rows(X[part])
-        noise = reader.relative_noise(rows, None if known is None else known[part])
-        yield rows, values[:, part], noise
-
-
-def _chunk_sums(features: Features, rows: Tensor, targets: Tensor, noise: Tensor) -> CollapsedSums:
-    phi = features(rows)
-    left = features.residual(rows, phi)
-    return CollapsedSums(
-        gram=_grams(phi, torch.cat([torch.ones_like(targets[..., :1]), targets], -1), 1 / noise),
-        residual=(left / noise).sum(-1),
-        log_noise=noise.log().sum(-1),
-        count=len(rows),
-        num_features=phi.shape[-1],
-    )
-
-
-def _grams(phi: Tensor, others: Tensor, weights: Tensor) -> Tensor:
+def column_grams(phi: Tensor, others: Tensor, weights: Tensor) -> Tensor:
     """Return weighted sums of products of columns.
 
     Args:

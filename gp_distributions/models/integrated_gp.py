@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 import torch
+from botorch.models.model import Model
 from botorch.models.transforms.outcome import OutcomeTransform
+from botorch.models.utils.assorted import fantasize as fantasizing
+from botorch.sampling.base import MCSampler
 from gpytorch.kernels import Kernel
 from gpytorch.means import ConstantMean
 from numpy.typing import ArrayLike
@@ -19,7 +22,6 @@ from gp_distributions.kernels.batching import batched
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.models.distribution_gp import DistributionGP
-from gp_distributions.models.fantasies import FantasizingModel
 from gp_distributions.models.mixture_posterior import MixturePosterior
 from gp_distributions.models.regression import Regression
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood, relative_noise
@@ -29,6 +31,30 @@ from gp_distributions.numerics.spectral_regression import SpectralRegression
 
 # Covariances within larger sets of clouds are computed only if samples are drawn.
 _JOINT_CLOUDS = 16
+
+
+class FantasizingModel(Model):
+    """BoTorch model without a likelihood of its own that is conditioned on samples of its posterior.
+
+    BoTorch's ``FantasizeMixin`` asks for a ``likelihood`` and sets a flag of the whole process.
+    """
+
+    def fantasize(self, X: Tensor, sampler: MCSampler, **kwargs: Any) -> Self:
+        """Condition the model on samples of its noisy posterior at ``X``, as in BoTorch.
+
+        Args:
+            X: A ``batch_shape x N x m*(d+1)`` tensor of rows.
+            sampler: Sampler of the noisy posterior at ``X``.
+            **kwargs: Options of ``condition_on_observations``.
+        """
+        with fantasizing():
+            if X.shape[-2] > 0:
+                samples = sampler(self.posterior(X, observation_noise=True))
+            else:  # as in BoTorch: samplers do not take posteriors at no clouds
+                batch_shape = torch.broadcast_shapes(X.shape[:-2], self.batch_shape)
+                samples = X.new_empty(*sampler.sample_shape, *batch_shape, 0, self.num_outputs)
+            model: Self = self.condition_on_observations(X, samples, **kwargs)
+            return model
 
 
 class IntegratedGP(FantasizingModel, Regression):

@@ -17,10 +17,8 @@ from torch import Tensor
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.models.dirichlet_classification import Classification
 from gp_distributions.models.exact_inference import marginal_moments
-from gp_distributions.models.fantasies import FantasizingModel
-from gp_distributions.models.integrated_gp import IntegratedGP
+from gp_distributions.models.integrated_gp import FantasizingModel, IntegratedGP
 from gp_distributions.models.mixture_posterior import MixturePosterior, mixed
-from gp_distributions.models.mixture_weights import normalized_weights
 from gp_distributions.models.regression import Regression
 from gp_distributions.models.together import together
 from gp_distributions.models.training import share_objects
@@ -256,3 +254,38 @@ def _joint_covariance(posterior: GPyTorchPosterior) -> Tensor:
         parts = dense.unflatten(-2, (outputs, q)).unflatten(-1, (outputs, q))
         return parts.transpose(-4, -3).transpose(-2, -1).flatten(-4, -3).flatten(-2)
     return dense
+
+
+def normalized_weights(weights: Tensor | ArrayLike | None, number: int) -> Tensor:
+    """Divide weights by their sum.
+
+    Args:
+        weights: A weight for each member. Default: equal weights.
+        number: Number of members.
+
+    Returns:
+        A detached tensor of shape ``number`` in double precision.
+
+    Raises:
+        ValueError: If the number of weights differs from that of members, or weights are negative, not
+            finite or all zero.
+
+    Example:
+        >>> from gp_distributions.models.mixture import normalized_weights
+        >>> normalized_weights([1, 3], 2).tolist()
+        [0.25, 0.75]
+    """
+    given = torch.ones(number) if weights is None else torch.as_tensor(weights).detach()
+    given = given.double()
+    if given.shape != (number,):
+        raise ValueError(
+            f"Expected one weight for each of {number} models, got weights of shape "
+            f"{tuple(given.shape)}."
+        )
+    total = given.sum()
+    if not bool((given >= 0).all() & total.isfinite() & (total > 0)):
+        raise ValueError(
+            "Expected finite weights that are not negative, with a positive sum, got "
+            f"{given.tolist()}."
+        )
+    return given / total

@@ -13,8 +13,9 @@ from torch import Tensor
 
 from gp_distributions.measures.arrays import integer
 from gp_distributions.measures.inputs import Encoding, Inputs
+from gp_distributions.measures.targets import Labels
 from gp_distributions.measures.training_data import TrainingData, counted
-from gp_distributions.models.labelling import LabelTargets
+from gp_distributions.models.dirichlet import dirichlet_targets
 from gp_distributions.sharding.pieces import HeldPiece, Piece
 from gp_distributions.sharding.sharded_clouds import ShardedClouds
 
@@ -38,6 +39,60 @@ class Pieces(Protocol):
 
     def sample(self, n: int, seed: int) -> tuple[Any, ...]:
         """Return a random sample of ``n`` clouds, or all if there are fewer, as :meth:`piece` does."""
+
+
+@dataclass(frozen=True, eq=False)
+class LabelTargets:
+    """A function of labels that returns the targets and noise variances of a classifier.
+
+    Args:
+        classes: The distinct labels in sorted order, as the data have them.
+        alpha_epsilon: The concentration of the classes that are not the label.
+    """
+
+    classes: Labels
+    alpha_epsilon: float
+
+    def __call__(self, labels: Any) -> tuple[Tensor, Tensor]:
+        """Return the targets and noise variances, two ``N x C`` tensors.
+
+        Raises:
+            ValueError: If a label is not one of the classes, or the concentration is not positive.
+        """
+        members = torch.nn.functional.one_hot(self.index_of(labels), len(self.classes))
+        return dirichlet_targets(members.double(), self.alpha_epsilon)
+
+    def index_of(self, labels: Any) -> Tensor:
+        """Return the class indices of labels.
+
+        Raises:
+            ValueError: If a label is not one of the classes.
+        """
+        values = as_labels(labels)
+        index = np.searchsorted(self.classes, values).clip(max=len(self.classes) - 1)
+        strange = np.flatnonzero(self.classes[index] != values)
+        if len(strange):
+            raise ValueError(
+                f"Expected one of the labels {self.classes.tolist()}, but that of cloud {strange[0]} is "
+                f"{values[strange[0]]!r}."
+            )
+        return torch.from_numpy(index)
+
+
+def as_labels(labels: Any) -> Labels:
+    """Return the labels of a piece as an array.
+
+    Raises:
+        ValueError: If the piece has none.
+    """
+    if labels is None:
+        raise ValueError("Expected pieces that carry labels, got labels of None.")
+    return np.asarray(labels.cpu() if isinstance(labels, Tensor) else labels)
+
+
+def distinct_labels(number: int, X: Any, labels: Any, *rest: Any) -> Labels:
+    """Return the distinct labels of a piece in sorted order."""
+    return np.unique(as_labels(labels))
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,8 +17,9 @@ from gp_distributions.measures import PointClouds
 from gp_distributions.measures.arrays import integer
 from gp_distributions.measures.atom_encoding import AtomEncoding
 from gp_distributions.measures.described import described
-from gp_distributions.models.atom_predictions import AtomPredictions, aggregate_parts
-from gp_distributions.models.collapsed import ExplicitFeatures, Reader
+from gp_distributions.models.atoms import AtomPredictions, aggregate_parts
+from gp_distributions.models.collapsed import ExplicitFeatures
+from gp_distributions.models.passes import Reader
 from gp_distributions.models.pieces import Pieces, SampledPieces
 from gp_distributions.models.sparse_distribution_gp import SparseDistributionGP
 from gp_distributions.models.sparse_inference import ADAPTED

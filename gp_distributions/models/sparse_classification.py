@@ -16,8 +16,13 @@ from gp_distributions.measures.arrays import positive
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.measures.targets import Labels, read_labels
 from gp_distributions.models.dirichlet_classification import Classification
-from gp_distributions.models.labelling import LabelTargets, as_labels, distinct_labels
-from gp_distributions.models.pieces import Pieces, SampledPieces
+from gp_distributions.models.pieces import (
+    LabelTargets,
+    Pieces,
+    SampledPieces,
+    as_labels,
+    distinct_labels,
+)
 from gp_distributions.models.sparse_distribution_gp import SparseDistributionGP
 from gp_distributions.sharding.passes import run
 from gp_distributions.sharding.sharded_clouds import ShardedClouds

@@ -16,18 +16,17 @@ from torch import Tensor
 
 from gp_distributions.distances.embedded_rows import EmbeddedRows
 from gp_distributions.kernels.covariances import covariance
-from gp_distributions.models.collapsed import (
-    CollapsedPosterior,
-    CollapsedSums,
-    Features,
-    PieceSums,
-    Reader,
-    chunks,
-)
+from gp_distributions.models.collapsed import CollapsedPosterior, CollapsedSums, Features
 from gp_distributions.models.exact_inference import ExactMultivariateNormal
 from gp_distributions.models.inducing import choose_features
-from gp_distributions.models.leave_one_out import LeftOut
-from gp_distributions.models.passes import PredictedPieces, sums_over_pieces
+from gp_distributions.models.passes import (
+    LeftOut,
+    PieceSums,
+    PredictedPieces,
+    Reader,
+    chunks,
+    sums_over_pieces,
+)
 from gp_distributions.models.pieces import SampledPieces
 from gp_distributions.models.regression import Regression
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood, relative_noise

@@ -13,8 +13,9 @@ from gpytorch.likelihoods import Likelihood
 from gpytorch.means import ConstantMean, Mean
 from gpytorch.models import ApproximateGP
 from gpytorch.priors import LogNormalPrior
-from gpytorch.variational import CholeskyVariationalDistribution
-from linear_operator import to_linear_operator
+from gpytorch.variational import CholeskyVariationalDistribution, VariationalStrategy
+from linear_operator import LinearOperator, to_linear_operator
+from linear_operator.operators import DiagLinearOperator
 from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.nn import Parameter
@@ -26,15 +27,73 @@ from gp_distributions.measures.arrays import integer
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.measures.training_data import TrainingData
 from gp_distributions.models.arguments import adapt_distances, kernel_for
-from gp_distributions.models.cloud_strategy import CloudStrategy
 from gp_distributions.models.exact_inference import ExactMultivariateNormal
 from gp_distributions.models.inducing import choose_features
 from gp_distributions.models.likelihoods import check_targets, likelihood_for
 from gp_distributions.models.regression import Moments
 from gp_distributions.models.target_predictions import TargetPredictions
+from gp_distributions.numerics.linear_algebra import cholesky
 from gp_distributions.rows.clouds import same_tensor
 
 Known = Tensor | ArrayLike | None
+
+
+# Jitter of the covariance of inducing clouds, a share of the mean prior variance.
+_JITTER = 1e-6
+
+
+class CloudStrategy(VariationalStrategy):
+    """GPyTorch's whitened strategy, on rows of any width that hold what was computed from them."""
+
+    @property
+    def variational_distribution(self) -> MultivariateNormal:
+        """The distribution of whitened inducing values, which GPyTorch would not see change."""
+        found: MultivariateNormal = self._variational_distribution()
+        return found
+
+    def projected(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Return what whitened inducing values explain of rows, ``M x N``, and variances left over.
+
+        In training, the values of training clouds include the effects of clouds.
+        """
+        model = self.model
+        kernel, effect = model.covar_module, model.effect_variance
+        inducing, rows = model.held(self.inducing_points), model.held(x)
+        prior = covariance(kernel, inducing)
+        every = inducing is model.held(model.train_rows)
+        extra = _JITTER * prior.diagonal().mean() + (effect if every else 0.0)
+        factor = cholesky(prior + extra * torch.eye(len(prior)).to(prior))
+        if self.training and every and rows is inducing:
+            return factor.mT, None
+        found = torch.linalg.solve_triangular(
+            factor, covariance(kernel, inducing, rows), upper=False
+        )
+        left = covariance(kernel, rows, diag=True) - found.square().sum(-2)
+        return found, left.clamp_min(0) + (effect if self.training else 0.0)
+
+    def forward(
+        self,
+        x: Tensor,
+        inducing_points: Tensor,
+        inducing_values: Tensor,
+        variational_inducing_covar: LinearOperator | None = None,
+        diag: bool = True,
+        marginal: bool = False,
+        **kwargs: Any,
+    ) -> MultivariateNormal:
+        """Return the posterior at rows; in training and with ``marginal``, only its variances."""
+        projected, left = self.projected(x)
+        mean = self.model.mean_module(x) + (projected.mT @ inducing_values.unsqueeze(-1)).squeeze(
+            -1
+        )
+        assert variational_inducing_covar is not None
+        spread = projected.mT @ variational_inducing_covar.root_decomposition().root.to_dense()
+        if marginal or (self.training and diag):
+            variance = spread.square().sum(-1) + (0.0 if left is None else left)
+            return MultivariateNormal(mean, DiagLinearOperator(variance))
+        within = covariance(self.model.covar_module, self.model.held(x))
+        full = within - projected.mT @ projected + spread @ spread.mT
+        return ExactMultivariateNormal(mean, to_linear_operator(full))
 
 
 class VariationalDistributionGP(TargetPredictions, ApproximateGP):

@@ -27,6 +27,7 @@ from torch import Tensor
 from torch.nn import Module, Parameter
 
 from gp_distributions import distances, kernels, measures
+from gp_distributions.models.atoms import ScaledTargets
 from gp_distributions.models.draw_noise import DrawNoiseLikelihood
 from gp_distributions.models.likelihoods import (
     BinomialLikelihood,
@@ -35,7 +36,6 @@ from gp_distributions.models.likelihoods import (
 )
 from gp_distributions.models.normalization import NormalizeClouds
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
-from gp_distributions.models.scaled_targets import ScaledTargets
 from gp_distributions.models.shared_kernel import SharedNoise
 from gp_distributions.rows.columns import Slots
 from gp_distributions.saving.objects import TAKEN_APART

@@ -22,7 +22,7 @@ from gp_distributions import (
 )
 from gp_distributions.fitting import sparse as fitting
 from gp_distributions.judging import nlpd
-from gp_distributions.models.collapsed import PieceSums
+from gp_distributions.models.passes import PieceSums
 
 CLOUDS = random_clouds(300, sizes=(5, 20))
 ROWS = as_rows(CLOUDS)

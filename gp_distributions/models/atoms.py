@@ -1,11 +1,12 @@
-"""Predictions of a function of atoms, of which targets of distributions are sums, means or draws."""
+"""Models of a function of atoms: their kernel, the unit of their targets, and their predictions."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
-from botorch.models.transforms.outcome import OutcomeTransform
+import torch
+from botorch.models.transforms.outcome import OutcomeTransform, Standardize
 from botorch.utils.types import _DefaultType
 from gpytorch.kernels import Kernel
 from numpy.typing import ArrayLike
@@ -17,7 +18,6 @@ from gp_distributions.measures import Gaussians, PointClouds
 from gp_distributions.measures.arrays import given_points
 from gp_distributions.measures.described import described
 from gp_distributions.models.regression import Moments, Regression
-from gp_distributions.models.scaled_targets import ScaledTargets
 
 
 class AtomPredictions(Regression):
@@ -129,3 +129,28 @@ def aggregate_parts(
         if isinstance(outcome_transform, _DefaultType):
             outcome_transform = ScaledTargets(scale)
     return aggregate_kernel(X, covar_module, level=level, **options), outcome_transform
+
+
+class ScaledTargets(Standardize):
+    """Division of targets of one output by a known scale, which leaves zero where it is.
+
+    Args:
+        scale: The scale.
+    """
+
+    def __init__(self, scale: float) -> None:
+        super().__init__(m=1)
+        self.means = torch.zeros(1, 1, dtype=torch.float64)
+        self.stdvs = torch.full((1, 1), scale, dtype=torch.float64)
+        self._stdvs_sq = self.stdvs.square()
+        self._is_trained = torch.tensor(True)
+        self.eval()
+
+    @property
+    def scale(self) -> float:
+        """The scale."""
+        return float(self.stdvs)
+
+    def train(self, mode: bool = True) -> Self:
+        """Stay in evaluation mode, in which targets do not change the scale."""
+        return super().train(False)
