@@ -16,10 +16,16 @@ from gp_distributions.distances.embedded_rows import EmbeddedRows
 from gp_distributions.distances.mmd import MMD
 from gp_distributions.distances.principal import PrincipalDistance
 from gp_distributions.distances.standardized import StandardizedDistance
-from gp_distributions.fitting.ascent import Ascent, ascending, set_values, values_of
+from gp_distributions.fitting.ascent import (
+    Ascent,
+    ascending,
+    climb,
+    on_subset,
+    set_values,
+    values_of,
+)
 from gp_distributions.fitting.sampling_noise import learn_sampling_noise
 from gp_distributions.fitting.starts import start_at_medians
-from gp_distributions.fitting.subset_start import climb, on_subset
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.models.choice import ISOTROPIC, MIXTURE, Choice
 from gp_distributions.models.classification import ClassificationGP

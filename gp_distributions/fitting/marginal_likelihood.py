@@ -15,6 +15,7 @@ from gp_distributions.fitting.ascent import (
     Ascent,
     Maximum,
     ascending,
+    climb,
     objective,
     set_values,
     values_of,
@@ -24,7 +25,6 @@ from gp_distributions.fitting.choosing import choose_metric, choose_normals_fact
 from gp_distributions.fitting.sampling_noise import learn_sampling_noise
 from gp_distributions.fitting.scales import fixed_scales, learn_scales, learned_scales
 from gp_distributions.fitting.starts import make_smooth, median_distances, scatter, start_at_medians
-from gp_distributions.fitting.subset_start import climb
 from gp_distributions.measures.arrays import integer
 from gp_distributions.measures.described import described
 from gp_distributions.models.distribution_gp import DistributionGP

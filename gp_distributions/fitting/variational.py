@@ -11,10 +11,14 @@ from gpytorch.kernels import ScaleKernel
 from gpytorch.means import ConstantMean
 from torch import Tensor
 
-from gp_distributions.fitting.ascent import ascending, values_of, warn_unless_converged
+from gp_distributions.fitting.ascent import (
+    ascending,
+    climb,
+    values_of,
+    warn_unless_converged,
+)
 from gp_distributions.fitting.marginal_likelihood import fit, maximise_likelihood, warn_of_units
 from gp_distributions.fitting.starts import start_at, start_at_medians
-from gp_distributions.fitting.subset_start import climb
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.variational_gp import VariationalDistributionGP
 
