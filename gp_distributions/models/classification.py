@@ -106,7 +106,6 @@ class ClassificationGP(Classification, SharedKernelGP):  # type: ignore[misc]
             input_transform=input_transform,
         )
         self.classes_ = classes
-        self._alpha_epsilon = float(alpha_epsilon)
         self.register_load_state_dict_post_hook(_take_concentration)
 
     def _likelihood_of(self, index: Tensor) -> DirichletNoise:
@@ -117,7 +116,7 @@ class ClassificationGP(Classification, SharedKernelGP):  # type: ignore[misc]
     @property
     def alpha_epsilon(self) -> float:
         """Concentration of the classes that are not the label. Setting it updates targets and noise."""
-        return self._alpha_epsilon
+        return float(self.likelihood.alpha_epsilon)
 
     @alpha_epsilon.setter
     def alpha_epsilon(self, value: float) -> None:
@@ -127,7 +126,6 @@ class ClassificationGP(Classification, SharedKernelGP):  # type: ignore[misc]
         self.set_train_data(targets=targets.T, strict=False)
         likelihood.noise_covar.noise = noise.T
         likelihood.alpha_epsilon.fill_(value)
-        self._alpha_epsilon = float(value)
 
     @property
     def temperature(self) -> float:
@@ -187,8 +185,7 @@ class _Conditioned:
 
 def _take_concentration(model: ClassificationGP, _: Any) -> None:
     """Set the targets and noise to those of the concentration in a state dict that was loaded."""
-    model.alpha_epsilon = model.likelihood.alpha_epsilon.item()
-    model.temperature = model.temperature
+    model.alpha_epsilon, model.temperature = model.alpha_epsilon, model.temperature
 
 
 class DirichletNoise(FixedNoiseGaussianLikelihood):
@@ -213,11 +210,6 @@ class DirichletNoise(FixedNoiseGaussianLikelihood):
         self.register_buffer("labels", labels, persistent=False)
         self.register_buffer("alpha_epsilon", noise.new_tensor(alpha_epsilon))
         self.register_buffer("temperature", noise.new_tensor(positive(temperature, "temperature")))
-
-    def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any) -> None:
-        if f"{prefix}alpha_epsilon" in state_dict:  # states of version 0.1.0 have no temperature
-            state_dict.setdefault(f"{prefix}temperature", torch.ones_like(self.temperature))
-        super()._load_from_state_dict(state_dict, prefix, *args)
 
     def marginal(
         self, function_dist: MultivariateNormal, *params: Any, **kwargs: Any

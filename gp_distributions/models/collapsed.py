@@ -53,11 +53,6 @@ class InducingFeatures:
         across = covariance(self.covar_module, embedded(rows), self._inducing)
         return solved(self.factor, across.double())
 
-    @property
-    def num_features(self) -> int:
-        """Number ``M`` of features."""
-        return self.factor.shape[-1]
-
     def residual(self, rows: Rows, phi: Tensor) -> Tensor:
         r"""Return :math:`k(P, P) - |\phi(P)|^2` of ``N x width`` rows, at least 0."""
         prior = covariance(self.covar_module, rows, diag=True)
@@ -98,12 +93,6 @@ class ExplicitFeatures:
         """Return the features of ``... x N x width`` rows, a ``... x N x M`` tensor."""
         return self.covar_module.features(rows_of(rows).double())
 
-    @cached_property
-    def num_features(self) -> int:
-        """Number ``M`` of features."""
-        kernel = self.covar_module
-        return kernel.features(kernel.scale.new_ones(1, kernel.dim + 1)).shape[-1]
-
     def residual(self, rows: Rows, phi: Tensor) -> Tensor:
         """Return what the features leave of the variances of ``N`` rows, which is nothing."""
         return phi.new_zeros(len(phi))
@@ -133,25 +122,6 @@ class CollapsedSums:
     log_noise: Tensor
     count: int
     num_features: int
-
-    @classmethod
-    def of_nothing(cls, num_features: int, shape: tuple[int, int], like: Tensor) -> CollapsedSums:
-        """Return the sums over no clouds.
-
-        Args:
-            num_features: Number ``M`` of features.
-            shape: The lengths ``P`` and ``R``.
-            like: A tensor of the dtype and on the device of the sums.
-        """
-        length, outputs = shape
-        size = num_features + 1 + outputs
-        return cls(
-            gram=like.new_zeros(length, size, size),
-            residual=like.new_zeros(length),
-            log_noise=like.new_zeros(length),
-            count=0,
-            num_features=num_features,
-        )
 
     def __add__(self, other: CollapsedSums) -> CollapsedSums:
         return CollapsedSums(

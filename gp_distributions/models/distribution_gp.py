@@ -48,9 +48,9 @@ from gp_distributions.models.exact_inference import (
     ExactPredictionStrategy,
 )
 from gp_distributions.models.observations import (
-    as_observations,
     check_noise_is_kept,
     mean_noise,
+    observed,
 )
 from gp_distributions.models.regression import Regression
 from gp_distributions.models.together import held
@@ -245,13 +245,17 @@ class DistributionGP(Regression, SingleTaskGP):
     def forward(self, x: Tensor) -> MultivariateNormal:
         """Return the prior at the rows ``x``, a ``batch_shape x N x m*(d+1)`` tensor."""
         if self.training:
-            train = self.embedded_rows(x)
-            return self._prior_at(train, covariance(self.covar_module, self._compared(train)))
+            return self._prior(x)
         # The kernel stays lazy: GPyTorch needs only a part of the covariances of training clouds
         # and fantasies.
         whole = EmbeddedRows(x)
         rows = self._compared(whole).rows
         return self._prior_at(whole, LazyCovariance(rows, rows, kernel=self.covar_module))
+
+    def _prior(self, rows: Tensor) -> ExactMultivariateNormal:
+        """Return the prior at the training rows."""
+        train = self.embedded_rows(rows)
+        return self._prior_at(train, covariance(self.covar_module, self._compared(train)))
 
     def _prior_at(
         self, rows: EmbeddedRows, covariances: Tensor | LinearOperator
@@ -345,8 +349,7 @@ class DistributionGP(Regression, SingleTaskGP):
         (rows,) = self.train_inputs
         tracked = contextlib.nullcontext() if _caches_tracked() else torch.no_grad()
         with tracked:
-            train = self.embedded_rows(rows)
-            prior = self._prior_at(train, covariance(self.covar_module, self._compared(train)))
+            prior = self._prior(rows)
             strategy = ExactPredictionStrategy([rows], prior, self.train_targets, self.likelihood)
         strategy.key = self._key()
         return strategy
@@ -564,18 +567,17 @@ class DistributionGP(Regression, SingleTaskGP):
         Where the noise variances of the training targets are known, the default is their mean.
         """
         rows, outputs = self.rows_of(X), self.num_outputs
-        targets, variances = as_observations(
-            X,
-            rows,
-            Y,
-            noise,
-            like=self.train_targets,
-            outputs=outputs,
-            squeeze=self._squeeze_output,
-        )
-        if variances is None and isinstance(self.likelihood, FixedNoiseGaussianLikelihood):
-            variances = mean_noise(self.likelihood.noise_covar.noise, rows, outputs)
-        return rows, targets, variances
+        options: Any = {
+            "like": self.train_targets,
+            "outputs": outputs,
+            "squeeze": self._squeeze_output,
+        }
+        targets = observed(X, rows, Y, "Y", **options)
+        if noise is not None:
+            return rows, targets, observed(X, rows, noise, "noise", **options)
+        if isinstance(self.likelihood, FixedNoiseGaussianLikelihood):
+            return rows, targets, mean_noise(self.likelihood.noise_covar.noise, rows, outputs)
+        return rows, targets, None
 
     def _widen_training(self, rows: Tensor) -> Tensor:
         """Pad training rows (in place) and new rows to a common width, and return the new rows."""

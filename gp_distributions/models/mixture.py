@@ -16,6 +16,7 @@ from torch import Tensor
 
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.models.dirichlet_classification import Classification
+from gp_distributions.models.equal_mixture import mixed_moments
 from gp_distributions.models.exact_inference import marginal_moments
 from gp_distributions.models.integrated_gp import FantasizingModel, IntegratedGP
 from gp_distributions.models.mixture_posterior import MixturePosterior, mixed
@@ -127,7 +128,7 @@ class MixtureModel(FantasizingModel, Regression):
                     posterior = model.posterior(X, observation_noise=observation_noise)
                     mixture = _as_mixture(posterior, model)
                     found.append((mixture.mean, mixture.variance))
-        return _mixed_moments(found, weights)
+        return mixed_moments(found, weights)
 
     def moments_left_out(self, **options: Any) -> tuple[Tensor, Tensor]:
         """Return means and variances of leave-one-out predictions, ``T x outputs``."""
@@ -140,7 +141,7 @@ class MixtureModel(FantasizingModel, Regression):
                 )
         found = [model.moments_left_out(**options) for model in counting]
         self._check_objects([len(mean) for mean, _ in found])
-        return _mixed_moments(found, weights)
+        return mixed_moments(found, weights)
 
     def _check_objects(self, numbers: list[int]) -> None:
         """Check that models of positive weight were trained on the same objects in the same order."""
@@ -208,16 +209,6 @@ def _single(model: Any) -> Any:
     if isinstance(model, MixtureModel):
         return _single(model._counting()[0][0])
     return model.model if isinstance(model, IntegratedGP) else model
-
-
-def _mixed_moments(
-    moments: Sequence[tuple[Tensor, Tensor]], weights: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Return the means and variances of mixtures from those of their members."""
-    means, within = (torch.stack(part, dim=-1) for part in zip(*moments, strict=True))
-    weights = weights.to(means)
-    mean = means @ weights
-    return mean, (within + (means - mean.unsqueeze(-1)).square()) @ weights
 
 
 def _as_mixture(posterior: Posterior, model: Any) -> MixturePosterior:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
+from functools import reduce
+from operator import add
 from typing import Any, TypeVar
 
 import torch
@@ -101,15 +103,13 @@ class PieceSums:
     Args:
         features: The features of rows.
         reader: What turns a piece of data into rows, targets and noise.
-        shape: The lengths ``P`` and ``R`` of the axes of :class:`CollapsedSums`.
     """
 
     features: Features
     reader: Reader
-    shape: tuple[int, int]
 
     @torch.no_grad()
-    def __call__(self, number: int, X: Inputs | Tensor, *known: Any) -> CollapsedSums:
+    def __call__(self, number: int, X: Inputs | Tensor, *known: Any) -> CollapsedSums | None:
         """Compute the sums over the clouds of a piece, a fixed number of clouds at a time.
 
         Args:
@@ -117,14 +117,16 @@ class PieceSums:
             X: ``N`` distributions, or an ``N x width`` tensor.
             *known: Their targets or labels, and their noise variances if they are known.
 
+        Returns:
+            The sums, or None of an empty piece.
+
         Raises:
             ValueError: If the targets do not match the clouds or are not finite, or a sum is not finite.
         """
-        like = torch.empty(0, dtype=torch.float64, device=X.device)
-        total = CollapsedSums.of_nothing(self.features.num_features, self.shape, like)
-        if number_of(X):
-            for chunk in chunks(self.reader, X, *known):
-                total = total + _chunk_sums(self.features, *chunk)
+        if not number_of(X):
+            return None
+        parts = chunks(self.reader, X, *known)
+        total = reduce(add, (_chunk_sums(self.features, *part) for part in parts))
         if not bool(total.gram.isfinite().all()):
             raise ValueError("Expected clouds with finite covariances, got some that are not.")
         return total
@@ -248,7 +250,7 @@ class PredictedPieces:
 
 
 def sums_over_pieces(
-    task: Task[Sums],
+    task: Task[Sums | None],
     pieces: Sequence[Piece],
     *,
     progress: bool = True,
@@ -259,7 +261,7 @@ def sums_over_pieces(
     """Add the results of a task over all pieces of data, in the order of the pieces.
 
     Args:
-        task: The task. It can be pickled, and depends on nothing else.
+        task: The task. It can be pickled, and depends on nothing else. None adds nothing.
         pieces: The pieces.
         progress: Whether to show a progress bar if it takes more than a few seconds.
         client: A client of ``dask.distributed`` whose workers compute the sums. Default: this process.
@@ -289,7 +291,8 @@ def sums_over_pieces(
     try:
         for part in results:
             done, total = so_far
-            so_far = done + 1, part if total is None else total + part
+            terms = [each for each in (total, part) if each is not None]
+            so_far = done + 1, reduce(add, terms) if terms else None
             write(now=False)
     finally:
         results.close()

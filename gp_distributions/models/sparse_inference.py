@@ -103,9 +103,7 @@ class SparseInference(Regression, gpytorch.Module):
 
     def piece_sums(self, features: Features) -> PieceSums:
         """Return the task that sums over pieces."""
-        several = isinstance(self.likelihood, FixedNoiseGaussianLikelihood)
-        shape = (self.num_outputs, 1) if several else (1, self.num_outputs)
-        return PieceSums(features, self._reader(), shape)
+        return PieceSums(features, self._reader())
 
     def take_sums(self, features: Features, sums: CollapsedSums) -> None:
         """Use sums that were formed at the current hyperparameters."""
