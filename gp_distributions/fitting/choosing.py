@@ -202,7 +202,9 @@ def _compared(
         isotropic = part.with_kernel(copy.deepcopy(model.covar_module, shared))
         members = [isotropic, *others(part)]
         for member, start in zip(members, [model, *fitted], strict=True):
-            _start_at(member, start)
+            with torch.no_grad():  # a fold may have fewer components
+                for value, known in zip(member.parameters(), start.parameters(), strict=True):
+                    value.copy_(known[..., : value.shape[-1]] if value.dim() else known)
             ascent = Ascent(member, tick, _LOOSE)
             set_values(member, ascent.maxima(member, [values_of(member)])[0].values)
             member.eval()
@@ -237,13 +239,6 @@ def _rows_of(model: DistributionGP, index: Tensor) -> EmbeddedRows:
         first = whole.rows.select(-3, 0)
         return EmbeddedRows(first.index_select(-2, index))
     return whole.take(index, whole.rows.index_select(-2, index))
-
-
-@torch.no_grad()
-def _start_at(model: DistributionGP, fitted: DistributionGP) -> None:
-    """Set hyperparameters to those of another model, which may have more components."""
-    for value, known in zip(model.parameters(), fitted.parameters(), strict=True):
-        value.copy_(known[..., : value.shape[-1]] if known.shape != value.shape else known)
 
 
 @torch.no_grad()

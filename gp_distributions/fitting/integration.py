@@ -249,7 +249,11 @@ class _Evidence:
         Returns:
             Two ``n x J`` tensors, or one and None.
         """
-        unit = _variances_among(covariances).unsqueeze(-1)
+        # The expected sample variances of functions at the clouds.
+        size = covariances.shape[-1]
+        traces = covariances.diagonal(dim1=-2, dim2=-1).sum(-1)
+        among = (traces - covariances.sum((-2, -1)) / size) / (size - 1)
+        unit = among.clamp_min(_CONSTANT * traces / size).unsqueeze(-1)
         if not self.known:
             return unit * axis.exp(), None
         scales = self.model.train_targets.var() * axis.exp() / unit
@@ -394,14 +398,6 @@ def _outputscales(kernel: Kernel) -> list[ScaleKernel]:
     if isinstance(kernel, ProductKernel):
         return next(filter(None, parts), [])
     return list(chain(*parts)) if all(parts) else []
-
-
-def _variances_among(covariances: Tensor) -> Tensor:
-    """Return the expected sample variances of functions at clouds, for ``n x T x T`` covariances."""
-    size = covariances.shape[-1]
-    traces = covariances.diagonal(dim1=-2, dim2=-1).sum(-1)
-    among = (traces - covariances.sum((-2, -1)) / size) / (size - 1)
-    return among.clamp_min(_CONSTANT * traces / size)
 
 
 def _check(model: Any) -> None:

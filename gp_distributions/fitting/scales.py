@@ -195,11 +195,6 @@ def _logarithms(model: ExactGP) -> dict[str, Tensor]:
     }
 
 
-def _box(logs: Tensor) -> tuple[float, float]:
-    """Return bounds of the logarithms of scales that their current values satisfy."""
-    return min(-_FARTHEST, logs.min().item()), max(_FARTHEST, logs.max().item())
-
-
 class _Ascent:
     """Joint maximisation of the marginal likelihood of some bags over scales and hyperparameters."""
 
@@ -318,12 +313,11 @@ class _Ascent:
         """
         self.model.load_state_dict(values)
         parameters, bounds = get_parameters_and_bounds(self.model, requires_grad=True)
+        boxes = dict.fromkeys(self.logarithms, (-_LARGEST, _LARGEST))
         scales = {distance.raw_scales for distance in self.distances}
-        boxes = {
-            name: _box(p) if p in scales else (-_LARGEST, _LARGEST)
-            for name, p in parameters.items()
-            if p in scales or name in self.logarithms
-        }
+        for name, logs in parameters.items():
+            if logs in scales:  # whose current values satisfy the bounds
+                boxes[name] = min(-_FARTHEST, logs.min().item()), max(_FARTHEST, logs.max().item())
         try:
             return minimise(
                 lambda: self._loss(kept),

@@ -145,7 +145,10 @@ def _fit(
             if summed:
                 learn_from_sample(model)
             features = model.choose_features()
-            first.write(1, _fitted_state(model) | features.tensors, now=True)
+            names = ("covar_module.", "likelihood.", "mean_module.")
+            state = model.state_dict()
+            fitted = {name: value for name, value in state.items() if name.startswith(names)}
+            first.write(1, fitted | features.tensors, now=True)
         key = "" if checkpoint is None else digest(key, *features.tensors.values())
         second = Checkpoint(checkpoint, "sums", key)
         sums = sums_over_pieces(
@@ -189,12 +192,6 @@ def _remembered_features(model: SparseDistributionGP, checkpoint: Checkpoint) ->
         return model.choose_features()
     rows, factor = kept
     return InducingFeatures(model.covar_module, rows, factor, model.feature_dtype)
-
-
-def _fitted_state(model: SparseDistributionGP) -> dict[str, Tensor]:
-    """Return the parameters and buffers of the modules that a fit may change."""
-    names = ("covar_module.", "likelihood.", "mean_module.")
-    return {name: value for name, value in model.state_dict().items() if name.startswith(names)}
 
 
 def _sums_like(like: Tensor, **values: Any) -> CollapsedSums:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
 
@@ -134,12 +134,6 @@ def _of_inputs(model: ExactGP) -> Iterator[Kernel]:
             yield part
 
 
-def _is_of_inputs(kernel: Kernel) -> bool:
-    """Whether the values of a scaled kernel depend on the lengthscales that a start multiplies."""
-    blocks = any(isinstance(part, BlockKernel) for part in kernel.modules())
-    return blocks or isinstance(kernel, DistributionKernel)
-
-
 def make_smooth(model: ExactGP) -> None:
     """Multiply lengthscales, outputscales and noise so that the prior has smoother functions.
 
@@ -148,10 +142,13 @@ def make_smooth(model: ExactGP) -> None:
     for kernel in _of_inputs(model):
         start_at(kernel, "lengthscale", _SMOOTH * kernel.lengthscale)
     for kernel in model.covar_module.modules():
-        if isinstance(kernel, ScaleKernel) and _is_of_inputs(kernel.base_kernel):
+        # Values of other scaled kernels do not depend on these lengthscales.
+        if isinstance(kernel, ScaleKernel) and (
+            isinstance(kernel.base_kernel, DistributionKernel)
+            or any(isinstance(part, BlockKernel) for part in kernel.base_kernel.modules())
+        ):
             start_at(kernel, "outputscale", _SMOOTH**2 * kernel.outputscale)
-    if isinstance(model.likelihood, GaussianLikelihood):
-        start_at(model.likelihood.noise_covar, "noise", _SMOOTH * model.likelihood.noise)
+    _start_noise(model, lambda noise: _SMOOTH * noise)
 
 
 def scatter(model: ExactGP, generator: torch.Generator) -> None:
@@ -163,19 +160,23 @@ def scatter(model: ExactGP, generator: torch.Generator) -> None:
 
     for kernel in _of_inputs(model):
         start_at(kernel, "lengthscale", scaled(kernel.lengthscale))
-    if isinstance(model.likelihood, GaussianLikelihood):
-        start_at(model.likelihood.noise_covar, "noise", scaled(model.likelihood.noise))
+    _start_noise(model, scaled)
 
 
 def give_signal(model: ExactGP) -> None:
     """Set the outputscale to the variance of the targets, and the noise to a tenth of it."""
     variance = model.train_targets.var()
     start_at_medians(model)
-    if isinstance(model.likelihood, GaussianLikelihood):
-        start_at(model.likelihood.noise_covar, "noise", 0.1 * variance)
+    _start_noise(model, lambda _: 0.1 * variance)
     for kernel in model.covar_module.modules():
         if isinstance(kernel, ScaleKernel):
             start_at(kernel, "outputscale", variance)
+
+
+def _start_noise(model: ExactGP, change: Callable[[Tensor], Tensor]) -> None:
+    """Change the noise of a model, if it has noise that is learned."""
+    if isinstance(model.likelihood, GaussianLikelihood):
+        start_at(model.likelihood.noise_covar, "noise", change(model.likelihood.noise))
 
 
 def start_at(module: Any, name: str, value: Tensor) -> None:

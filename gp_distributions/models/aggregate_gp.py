@@ -18,7 +18,7 @@ from gp_distributions.kernels.expected_kernel import ExpectedKernel
 from gp_distributions.measures import Gaussians, PointClouds
 from gp_distributions.measures.atom_encoding import AtomEncoding
 from gp_distributions.measures.training_data import TrainingData
-from gp_distributions.models.arguments import gaussian_noise, noise_floor
+from gp_distributions.models.arguments import gaussian_noise
 from gp_distributions.models.atoms import AtomPredictions, aggregate_parts
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.draw_noise import DrawNoiseLikelihood
@@ -135,9 +135,7 @@ class AggregateGP(AtomPredictions, DistributionGP):
                     'Expected no likelihood, train_Yvar or sampling_noise with aggregate="draw", whose '
                     "noise is that of a DrawNoiseLikelihood."
                 )
-            likelihood = DrawNoiseLikelihood(
-                covar_module, **gaussian_noise(noise_floor(data.dtype))
-            )
+            likelihood = DrawNoiseLikelihood(covar_module, **gaussian_noise(data.dtype))
         super().__init__(
             data,
             None,

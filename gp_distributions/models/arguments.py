@@ -51,7 +51,7 @@ def kernel_for(
         covar_module: The kernel, or None for the default one.
         input_transform: The transform of the inputs, or None.
         batch_shape: Batch shape of the default kernel.
-        shared: Whether all outputs share the kernel.
+        shared: Whether all outputs share the kernel, which then has no batch axis.
 
     Raises:
         TypeError: If it is no kernel, or the transform is none of BoTorch.
@@ -59,7 +59,7 @@ def kernel_for(
             axis although outputs share it; or the transform normalises other clouds.
     """
     if covar_module is None:
-        covar_module = _default_kernel(X, batch_shape)
+        covar_module = _default_kernel(X, _NO_BATCH if shared else batch_shape)
     if not isinstance(covar_module, Kernel):
         raise TypeError(
             f"Expected a GPyTorch kernel as covar_module, got {described(covar_module)}. "
@@ -158,14 +158,13 @@ def standardize(targets: Tensor) -> Standardize:
     )
 
 
-def noise_floor(dtype: torch.dtype) -> float:
-    """Return the lower bound of the noise variance of default likelihoods, for standardised targets."""
-    return 1e-8 if dtype == torch.float64 else 1e-4
+def gaussian_noise(dtype: torch.dtype, batch_shape: torch.Size = _NO_BATCH) -> dict[str, Any]:
+    """Return the keyword arguments of a default Gaussian likelihood: prior, constraint, batch shape.
 
-
-def gaussian_noise(floor: float, batch_shape: torch.Size = _NO_BATCH) -> dict[str, Any]:
-    """Return the keyword arguments of a default Gaussian likelihood: prior, constraint, batch shape."""
+    The lower bound of the noise variance is that for standardised targets in a precision.
+    """
     prior = LogNormalPrior(loc=-4.0, scale=1.0)
+    floor = 1e-8 if dtype == torch.float64 else 1e-4
     return {
         "noise_prior": prior,
         "noise_constraint": GreaterThan(floor, initial_value=prior.mode),
@@ -184,7 +183,7 @@ def noise_for(
     Raises:
         ValueError: If it is asked, and the kernel does not read exactly one cloud in each row.
     """
-    noise = gaussian_noise(noise_floor(dtype), batch_shape)
+    noise = gaussian_noise(dtype, batch_shape)
     if not sampling_noise:
         return GaussianLikelihood(**noise)
     kernels = readers(covar_module)

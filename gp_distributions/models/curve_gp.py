@@ -21,7 +21,6 @@ from gp_distributions.measures.arrays import given_points, integer
 from gp_distributions.measures.curves import as_curves, as_positions
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.measures.training_data import TrainingData
-from gp_distributions.models.arguments import kernel_for
 from gp_distributions.models.observations import noise_of_outputs
 from gp_distributions.models.regression import Moments
 from gp_distributions.models.shared_kernel import SharedKernelGP
@@ -100,8 +99,8 @@ class CurveGP(SharedKernelGP):
         curves = as_curves(train_Y)
         missing = curves.isnan()
         data = TrainingData.read(train_X, torch.where(missing, curves.nanmean(0), curves))
-        covar_module = kernel_for(data.X, covar_module, None, shared=True)
         super().__init__(data, None, covar_module, mean_module=mean_module)
+        self.chooses_metric = False
         targets = self.train_targets
         self.missing: Tensor
         self.register_buffer("missing", missing.to(targets.device), persistent=False)

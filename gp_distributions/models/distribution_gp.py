@@ -143,6 +143,7 @@ class DistributionGP(Regression, SingleTaskGP):
     mixture: EqualMixture | None
     choice: Choice | None
     chooses_metric: bool
+    _shares_kernel: ClassVar[bool] = False
     # The class that represents the prior distribution.
     _normal: ClassVar[type[ExactMultivariateNormal]] = ExactMultivariateNormal
     _original_train_inputs: Tensor
@@ -168,7 +169,9 @@ class DistributionGP(Regression, SingleTaskGP):
         variances = None if data.variances is None else data.variances.to(rows)
         batch_shape = self.get_batch_dimensions(rows, targets)[1]
         chooses = chooses_metric(data.X, covar_module)
-        covar_module = kernel_for(data.X, covar_module, input_transform, batch_shape)
+        covar_module = kernel_for(
+            data.X, covar_module, input_transform, batch_shape, shared=self._shares_kernel
+        )
         if likelihood is not None:
             check_likelihood(likelihood, rows.shape[-2])
         elif variances is None:
@@ -300,7 +303,14 @@ class DistributionGP(Regression, SingleTaskGP):
         (rows,) = args
         if self.mixture is not None:
             return self.mixture(rows)
-        posterior = self._posterior_at(rows, DistributionGP.conditioned(self))
+        to_train, within = self._covariances_at(rows)
+        fitted, root = DistributionGP.conditioned(self).projected(to_train)
+        mean, covariances = self.mean_module(rows) + fitted, within - root @ root.mT
+        batch_shape = torch.broadcast_shapes(mean.shape[:-1], covariances.shape[:-2])
+        posterior = ExactMultivariateNormal(
+            mean.expand(*batch_shape, -1),
+            to_linear_operator(covariances.expand(*batch_shape, -1, -1)),
+        )
         posterior.rows = rows
         return posterior
 
@@ -353,16 +363,6 @@ class DistributionGP(Regression, SingleTaskGP):
             strategy = ExactPredictionStrategy([rows], prior, self.train_targets, self.likelihood)
         strategy.key = self._key()
         return strategy
-
-    def _posterior_at(
-        self, rows: Tensor, strategy: ExactPredictionStrategy
-    ) -> ExactMultivariateNormal:
-        to_train, within = self._covariances_at(rows)
-        mean, covariances = strategy.exact_prediction(self.mean_module(rows), within, to_train)
-        batch_shape = torch.broadcast_shapes(mean.shape[:-1], covariances.shape[:-2])
-        return ExactMultivariateNormal(
-            mean.expand(*batch_shape, -1), covariances.expand(*batch_shape, -1, -1)
-        )
 
     def _covariances_at(self, rows: Tensor, *, diag: bool = False) -> tuple[Tensor, Tensor]:
         """Return covariances of rows with the training rows, and within the rows."""
@@ -493,20 +493,17 @@ class DistributionGP(Regression, SingleTaskGP):
         strategy = copy.copy(model._known_strategy() or model._new_strategy())
         strategy.likelihood = likelihood
         model.prediction_strategy = strategy
-        # The graph of the new caches would keep the caches of all models before this one.
-        given = [rows, Y, *(value for value in kwargs.values() if isinstance(value, Tensor))]
-        with torch.set_grad_enabled(torch.is_grad_enabled() and model._is_tracked(*given)):
+        # The graph of the new caches would keep the caches of all models before this one. They need a
+        # gradient only of more than hyperparameters.
+        known = rows, Y, *model.train_inputs, model.train_targets
+        caches = strategy.mean_cache, strategy.covar_cache
+        tensors = [*known, *caches, *(each for each in kwargs.values() if isinstance(each, Tensor))]
+        tracked = _caches_tracked() or any(tensor.requires_grad for tensor in tensors)
+        with torch.set_grad_enabled(torch.is_grad_enabled() and tracked):
             more = super(DistributionGP, model).condition_on_observations(rows, Y, **kwargs)
         more.prediction_strategy.key = more._key()
         more.mixture = mixture
         return more
-
-    def _is_tracked(self, *data: Tensor) -> bool:
-        """Whether caches that are updated with new data need a gradient of more than hyperparameters."""
-        strategy = self.prediction_strategy
-        caches = [] if strategy is None else [strategy.mean_cache, strategy.covar_cache]
-        tensors = (*data, *self.train_inputs, self.train_targets, *caches)
-        return _caches_tracked() or any(tensor.requires_grad for tensor in tensors)
 
     def transform_inputs(self, X: Tensor, input_transform: Module | None = None) -> Tensor:
         """Transform inputs to rows; if all outputs share the inputs, transform them only once."""

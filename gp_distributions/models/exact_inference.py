@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-import gpytorch
 import torch
-from botorch.models.transforms.outcome import OutcomeTransform, Standardize
 from botorch.posteriors import Posterior
 from gpytorch.distributions import MultitaskMultivariateNormal, MultivariateNormal
 from gpytorch.likelihoods import Likelihood
 from gpytorch.models.exact_prediction_strategies import DefaultPredictionStrategy
-from linear_operator import LinearOperator, to_linear_operator
+from linear_operator import LinearOperator
 from linear_operator.operators import (
     AddedDiagLinearOperator,
     DiagLinearOperator,
@@ -54,7 +52,9 @@ class ExactMultivariateNormal(MultivariateNormal):
     ) -> Tensor:
         """Draw reparametrised samples, a ``sample_shape x batch_shape x N`` tensor."""
         covariance = self.lazy_covariance_matrix
-        if not _has_root(covariance):
+        try:
+            get_from_cache(covariance, "root_decomposition")
+        except CachingError:
             dense = covariance.to_dense()
             # A single variance that rounding made negative becomes 0 and needs no jitter.
             factor = dense.clamp_min(0).sqrt() if dense.shape[-1] == 1 else cholesky(dense)
@@ -112,22 +112,19 @@ class ExactPredictionStrategy(DefaultPredictionStrategy):
         """The diagonal of the inverse covariance matrix of the targets, ``batch_shape x T``."""
         return self.covar_cache.square().sum(-1)
 
-    def marginals(self, to_train: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what the training clouds add to prior means and take from prior variances.
+    def projected(self, to_train: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what the training clouds add to prior means, and a root of what they explain.
 
         Args:
             to_train: Prior covariances with the training clouds, ``batch_shape x N x T``.
         """
         fitted = (to_train @ self.mean_cache.unsqueeze(-1)).squeeze(-1)
-        return fitted, (to_train @ self.covar_cache).square().sum(-1)
+        return fitted, to_train @ self.covar_cache
 
-    def exact_prediction(
-        self, test_mean: Tensor, test_test_covar: Tensor, test_train_covar: Tensor
-    ) -> tuple[Tensor, LinearOperator]:
-        """Compute the mean and covariance of the posterior from those of the prior."""
-        mean = test_mean + (test_train_covar @ self.mean_cache.unsqueeze(-1)).squeeze(-1)
-        root = test_train_covar @ self.covar_cache
-        return mean, to_linear_operator(test_test_covar - root @ root.mT)
+    def marginals(self, to_train: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what the training clouds add to prior means and take from prior variances."""
+        fitted, root = self.projected(to_train)
+        return fitted, root.square().sum(-1)
 
 
 def without_noise(operator: LinearOperator) -> tuple[Tensor, Tensor]:
@@ -148,15 +145,6 @@ def without_noise(operator: LinearOperator) -> tuple[Tensor, Tensor]:
             return first.to_dense(), second.diagonal()
     dense = operator.to_dense()
     return dense, dense.new_zeros(dense.shape[:-1])
-
-
-def smallest_variance(outcome_transform: OutcomeTransform | None, dtype: torch.dtype) -> float:
-    """Return ``gpytorch.settings.min_variance`` in the units of the original targets."""
-    unit = 1.0
-    if isinstance(outcome_transform, Standardize):
-        unit = outcome_transform.stdvs.min().item()
-    smallest: float = gpytorch.settings.min_variance.value(dtype)
-    return unit**2 * smallest
 
 
 def marginal_moments(posterior: Posterior, smallest: float) -> tuple[Tensor, Tensor]:
@@ -194,14 +182,6 @@ def marginal_moments(posterior: Posterior, smallest: float) -> tuple[Tensor, Ten
     else:
         diagonal = diagonal.unsqueeze(-1)
     return mean, diagonal.clamp_min(smallest).expand(mean.shape)
-
-
-def _has_root(covariance: LinearOperator) -> bool:
-    try:
-        get_from_cache(covariance, "root_decomposition")
-    except CachingError:
-        return False
-    return True
 
 
 def _root(factor: Tensor) -> RootLinearOperator:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
@@ -50,22 +48,15 @@ def choose_features(
     level = max(float(variances.mean()), torch.finfo(torch.float64).tiny)
     jitter = min(max(_JITTER * noise, _LEAST_JITTER[dtype] * level), _MOST_JITTER * level)
     if len(rows) > count:
-        rows = rows[_pivots(covar_module, rows, variances, count, tolerance=jitter, seed=seed)]
+        parts = [EmbeddedRows(part) for part in rows.split(_BLOCK)]
+
+        def covariances(first: Tensor | None, second: Tensor) -> Tensor:
+            chosen = rows[second]
+            if first is not None:
+                return covariance(covar_module, rows[first], chosen)
+            return torch.cat([covariance(covar_module, part, chosen) for part in parts])
+
+        rows = rows[choose_pivots(covariances, variances, count, tolerance=jitter, seed=seed)]
     matrix = covariance(covar_module, rows)
     matrix.diagonal().add_(jitter)
     return InducingFeatures(covar_module, rows, cholesky(matrix), dtype)
-
-
-def _pivots(
-    covar_module: Kernel, rows: Tensor, variances: Tensor, count: int, **options: Any
-) -> Tensor:
-    """Return the indices of inducing rows."""
-    parts = [EmbeddedRows(part) for part in rows.split(_BLOCK)]
-
-    def covariances(first: Tensor | None, second: Tensor) -> Tensor:
-        chosen = rows[second]
-        if first is not None:
-            return covariance(covar_module, rows[first], chosen)
-        return torch.cat([covariance(covar_module, part, chosen) for part in parts])
-
-    return choose_pivots(covariances, variances, count, **options)

@@ -89,6 +89,7 @@ class IntegratedGP(FantasizingModel, Regression):
         torch.Size([16, 10])
     """
 
+    num_outputs = 1
     ratios: Tensor
     log_prior: Tensor
     outputscales: Tensor | None
@@ -145,11 +146,6 @@ class IntegratedGP(FantasizingModel, Regression):
             self.ratios[first, second],
             found.mean[first, second],
         )
-
-    @property
-    def num_outputs(self) -> int:
-        """Number of outputs: one."""
-        return 1
 
     @property
     def batch_shape(self) -> torch.Size:

@@ -125,8 +125,14 @@ class PieceSums:
         """
         if not number_of(X):
             return None
-        parts = chunks(self.reader, X, *known)
-        total = reduce(add, (_chunk_sums(self.features, *part) for part in parts))
+        parts = []
+        for rows, targets, noise in chunks(self.reader, X, *known):
+            phi = self.features(rows)
+            left = self.features.residual(rows, phi)
+            columns = torch.cat([torch.ones_like(targets[..., :1]), targets], -1)
+            sums = column_grams(phi, columns, 1 / noise), (left / noise).sum(-1)
+            parts.append(CollapsedSums(*sums, noise.log().sum(-1), len(rows), phi.shape[-1]))
+        total = reduce(add, parts)
         if not bool(total.gram.isfinite().all()):
             raise ValueError("Expected clouds with finite covariances, got some that are not.")
         return total
@@ -148,20 +154,6 @@ def chunks(
         rows = reader.rows(X[part])
         noise = reader.relative_noise(rows, None if known is None else known[part])
         yield rows, values[:, part], noise
-
-
-def _chunk_sums(features: Features, rows: Tensor, targets: Tensor, noise: Tensor) -> CollapsedSums:
-    phi = features(rows)
-    left = features.residual(rows, phi)
-    return CollapsedSums(
-        gram=column_grams(
-            phi, torch.cat([torch.ones_like(targets[..., :1]), targets], -1), 1 / noise
-        ),
-        residual=(left / noise).sum(-1),
-        log_noise=noise.log().sum(-1),
-        count=len(rows),
-        num_features=phi.shape[-1],
-    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,27 +199,22 @@ class LeftOut:
             fitted = fitted.unflatten(-1, mean.shape).movedim(-2, 0)
             spread, left = (part.unsqueeze(-1) for part in spreads)
             kept = 1 - spread / noise
-            start = sum(part.shape[-2] for part, *_ in found)
-            _check_kept(kept, noise, len(current.weights), start)
+            least = _LEAST * len(current.weights) * torch.finfo(kept.dtype).eps
+            lost = (kept < least).any(0).flatten().nonzero()
+            if len(lost):
+                first = int(lost[0])
+                raise ValueError(
+                    f"Cloud {sum(part.shape[-2] for part, *_ in found) + first}: expected a noise "
+                    "variance that can be told from rounding errors when the cloud is left out, got "
+                    f"{noise[:, first].min().item():.2g} in transformed units. Set a larger noise, or "
+                    "use DistributionGP for few clouds."
+                )
             error = (y - mean.unsqueeze(-2) - fitted) / kept
             variance = left + spread / kept
             found.append((y - error, variance.expand(y.shape), noise.expand(y.shape)))
         parts = (torch.cat(p, dim=-2) for p in zip(*found, strict=True))
         means, variances, noises = (part.movedim(0, -2).flatten(-2) for part in parts)
         return means, variances, noises
-
-
-def _check_kept(kept: Tensor, noise: Tensor, features: int, start: int) -> None:
-    """Check that the differences ``P x N x 1`` have not been lost in rounding errors."""
-    least = _LEAST * features * torch.finfo(kept.dtype).eps
-    lost = (kept < least).any(0).flatten().nonzero()
-    if len(lost):
-        first = int(lost[0])
-        raise ValueError(
-            f"Cloud {start + first}: expected a noise variance that can be told from rounding errors "
-            f"when the cloud is left out, got {noise[:, first].min().item():.2g} in transformed units. "
-            "Set a larger noise, or use DistributionGP for few clouds."
-        )
 
 
 @dataclass(frozen=True, eq=False)

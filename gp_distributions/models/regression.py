@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import gpytorch
 import torch
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.model import Model
-from botorch.models.transforms.outcome import OutcomeTransform
+from botorch.models.transforms.outcome import OutcomeTransform, Standardize
 from botorch.posteriors import GPyTorchPosterior, Posterior
 from gpytorch.distributions import MultitaskMultivariateNormal, MultivariateNormal
 from gpytorch.kernels import Kernel
@@ -20,11 +21,10 @@ from gp_distributions.measures.arrays import integer
 from gp_distributions.measures.inputs import Encoding, Inputs
 from gp_distributions.measures.training_data import counted_rows
 from gp_distributions.models.arguments import keeps_clouds
-from gp_distributions.models.conformal import ConformalCorrection, check_conformal, rescaled
+from gp_distributions.models.conformal import ConformalCorrection, check_conformal
 from gp_distributions.models.exact_inference import (
     ExactMultivariateNormal,
     marginal_moments,
-    smallest_variance,
 )
 from gp_distributions.models.observations import noise_of_outputs
 from gp_distributions.sharding.sharded_clouds import ShardedClouds
@@ -165,7 +165,7 @@ class Regression(Model):
         check_conformal(conformal, observation_noise, self.num_outputs)
         options |= {"observation_noise": observation_noise, "batch_size": batch_size}
         mean, std = self._deviations(*self.moments(X, **options))
-        return mean, rescaled(std, conformal)
+        return mean, std if conformal is None else conformal.rescale(std)
 
     def leave_one_out(self, *, observation_noise: bool = True, **options: Any) -> Moments:
         r"""Predict each training cloud from all others, at the current hyperparameters.
@@ -233,7 +233,11 @@ class Regression(Model):
 
         The bound is ``gpytorch.settings.min_variance``, converted from standardised units if necessary.
         """
-        return smallest_variance(self._outcome_transform, self._computed_in)
+        smallest: float = gpytorch.settings.min_variance.value(self._computed_in)
+        transform = self._outcome_transform
+        if isinstance(transform, Standardize):
+            smallest *= transform.stdvs.min().item() ** 2
+        return smallest
 
     def joint(
         self, rows: Tensor, output_indices: list[int] | None, observation_noise: bool | Tensor

@@ -23,8 +23,8 @@ from gp_distributions.measures.inputs import Encoding, Inputs
 from gp_distributions.models.arguments import (
     adapt_distances,
     check_noise,
+    gaussian_noise,
     kernel_for,
-    noise_floor,
     noise_for,
     standardize,
 )
@@ -214,7 +214,7 @@ class SparseDistributionGP(SparseInference):
             assert noise is not None
             return FixedNoiseGaussianLikelihood(noise.mT if self._num_outputs > 1 else noise[0])
         if self._num_outputs > 1 and not sampling_noise:
-            return SharedNoise(noise_floor(torch.float64))
+            return SharedNoise(**gaussian_noise(torch.float64))
         return noise_for(self.covar_module, torch.float64, sampling_noise)
 
     def bound(self) -> Tensor:
