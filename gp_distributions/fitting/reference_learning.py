@@ -258,9 +258,8 @@ def _choose(
             errors, stds = torch.cat(parts, dim=-1)
             squares = (errors / stds).square()
             widenings[step] = max(1.0, squares.mean().item()) if _can_widen(model) else 1.0
-            variances = widenings[step] * stds.square()
-            log_densities = -0.5 * ((2 * torch.pi * variances).log() + squares / widenings[step])
-            densities[step] = log_densities.mean().item()
+            normal = torch.distributions.Normal(0.0, widenings[step] ** 0.5 * stds)
+            densities[step] = normal.log_prob(errors).mean().item()
         best = max(checkpoints, key=densities.__getitem__)
         choices.append(_Choice(index, best, widenings[best], densities))
         _log.info("Start %d: held-out log density by number of steps: %s", index, densities)

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import torch
 from gpytorch.kernels import ScaleKernel
-from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 from linear_operator.utils.errors import NanError
 from torch import Tensor
 
@@ -37,7 +37,7 @@ from gp_distributions.models.collapsed import (
 )
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.passes import sums_over_pieces
-from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
+from gp_distributions.models.sampling_noise import multiply_noise
 from gp_distributions.models.shared_kernel import SharedKernelGP
 from gp_distributions.models.sparse_aggregate_gp import SparseAggregateGP
 from gp_distributions.models.sparse_classification import SparseClassificationGP
@@ -292,7 +292,9 @@ def _polished(
     limits = {"amplitude": (0.0, 0.0), "scale": (0.0, 0.0)}
     if isinstance(kernel, ScaleKernel) and kernel.raw_outputscale.requires_grad:
         limits["amplitude"] = _log_limits(kernel.raw_outputscale_constraint, kernel.outputscale)
-    if _noise_is_free(likelihood):
+    # All noise, such as that of smaller bags, is multiplied by the factor.
+    raw = [value for name, value in likelihood.named_parameters() if "raw" in name]
+    if raw and all(value.requires_grad for value in raw):
         limits["scale"] = _log_limits(likelihood.noise_covar.raw_noise_constraint, likelihood.noise)
     for log in logs.values():
         log.requires_grad_()
@@ -311,23 +313,9 @@ def _polished(
         if amplitude != 1:
             kernel.outputscale = kernel.outputscale * amplitude
         if scale != 1:
-            likelihood.noise = likelihood.noise * scale
-            if isinstance(likelihood, SamplingNoiseLikelihood):
-                likelihood.sampling_noise = likelihood.sampling_noise * scale
-                likelihood.sampling_bias.mul_(scale)
+            multiply_noise(likelihood, scale)
     factor = features.factor * math.sqrt(amplitude)
     return replace(features, factor=factor), sums.scaled(amplitude)
-
-
-def _noise_is_free(likelihood: GaussianLikelihood | FixedNoiseGaussianLikelihood) -> bool:
-    """Whether the noise of all clouds may be multiplied by a factor."""
-    if isinstance(likelihood, FixedNoiseGaussianLikelihood):
-        return False
-    if isinstance(likelihood, SamplingNoiseLikelihood):
-        parts = [likelihood.raw_sampling_noise, likelihood.noise_covar.raw_noise]
-    else:
-        parts = [likelihood.noise_covar.raw_noise]
-    return all(part.requires_grad for part in parts)
 
 
 def _log_limits(constraint: Any, value: Tensor) -> tuple[float, float]:

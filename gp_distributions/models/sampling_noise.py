@@ -189,6 +189,15 @@ def relative_noise(likelihood: Likelihood | None, rows: Rows) -> Tensor:
     return torch.ones_like(rows_of(rows)[..., 0])
 
 
+@torch.no_grad()
+def multiply_noise(likelihood: GaussianLikelihood, factor: Tensor | float) -> None:
+    """Multiply the noise of all clouds by a factor."""
+    likelihood.noise = likelihood.noise * factor
+    if isinstance(likelihood, SamplingNoiseLikelihood):
+        likelihood.sampling_noise = likelihood.sampling_noise * factor
+        likelihood.sampling_bias.mul_(factor)
+
+
 def _warn_of_ties(sizes: Tensor, counted: Tensor) -> None:
     """Warn if merging equal atoms reduces the effective size of a bag to less than half."""
     tied = 2 * sizes < counted
