@@ -229,8 +229,7 @@ class _Ascent:
             self.rows = EmbeddedRows(thinned(some, model.covar_module, atoms, seed=seed))
 
     def _values(self) -> Values:
-        values: Values = copy.deepcopy(self.model.state_dict())
-        return values
+        return copy.deepcopy(self.model.state_dict())
 
     def screen(self, kept: Tensor) -> tuple[Values, list[Pair]]:
         """Find the best result of :meth:`learn` from several starts.

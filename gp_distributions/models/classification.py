@@ -236,7 +236,6 @@ class _DirichletMarginal(ExactMultivariateNormal):
         """Return the log density of the targets of each class, a tensor of length ``C``."""
         prior = self.prior.to_dense().squeeze(-3)
         likelihood = self.likelihood
-        found: Tensor = DirichletLogDensities.apply(
+        return DirichletLogDensities.apply(
             prior, value - self.mean, likelihood.labels, likelihood.noise
         )
-        return found

@@ -376,8 +376,7 @@ class DistributionGP(Regression, SingleTaskGP):
     @property
     def dtype(self) -> torch.dtype:
         """Precision of the model."""
-        dtype: torch.dtype = self.train_targets.dtype
-        return dtype
+        return self.train_targets.dtype
 
     def conditioned(self) -> Any:
         """Return caches of the training data, and keep them until the model changes."""
@@ -432,8 +431,7 @@ class DistributionGP(Regression, SingleTaskGP):
         return self.columns(self._noise_of(rows, shape))
 
     def _noise_of(self, rows: Tensor, shape: torch.Size) -> Tensor:
-        noise: Tensor = self.likelihood._shaped_noise_covar(shape, rows).diagonal()
-        return noise
+        return self.likelihood._shaped_noise_covar(shape, rows).diagonal()
 
     def _of_each_output(self, rows: Tensor) -> Tensor:
         """Return rows with an axis of outputs in front of the clouds, if there are several."""
@@ -525,8 +523,7 @@ class DistributionGP(Regression, SingleTaskGP):
     def _apply(self, fn: Callable[[Tensor], Tensor]) -> Self:
         if self._has_transformed_inputs:
             self._original_train_inputs = fn(self._original_train_inputs)
-        moved: Self = super()._apply(fn)
-        return moved
+        return super()._apply(fn)
 
     # BoTorch changes the training inputs and then the flag that says so. Here they change in one step:
     # neither a second thread nor an interrupt finds only one of them changed.
@@ -599,10 +596,7 @@ def _copied(module: ModuleT) -> ModuleT:
 
 def _caches_tracked() -> bool:
     """Whether the settings say that caches of the training data have gradients."""
-    tracked: bool = botorch.settings.propagate_grads.on() or (
-        gpytorch.settings.detach_test_caches.off()
-    )
-    return tracked
+    return botorch.settings.propagate_grads.on() or (gpytorch.settings.detach_test_caches.off())
 
 
 def _output_axes(model: torch.nn.Module, batch_shape: torch.Size) -> dict[str, int]:

@@ -53,8 +53,7 @@ class FantasizingModel(Model):
             else:  # as in BoTorch: samplers do not take posteriors at no clouds
                 batch_shape = torch.broadcast_shapes(X.shape[:-2], self.batch_shape)
                 samples = X.new_empty(*sampler.sample_shape, *batch_shape, 0, self.num_outputs)
-            model: Self = self.condition_on_observations(X, samples, **kwargs)
-            return model
+            return self.condition_on_observations(X, samples, **kwargs)
 
 
 class IntegratedGP(FantasizingModel, Regression):

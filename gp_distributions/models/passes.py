@@ -285,5 +285,4 @@ def sums_over_pieces(
         results.close()
         if len(left):
             write(now=True)
-    sums: Sums = so_far[1]
-    return sums
+    return so_far[1]

@@ -143,8 +143,7 @@ class SparseInference(Regression, gpytorch.Module):
     @property
     def dtype(self) -> torch.dtype:
         """Precision of the parameters and the predictions; all computations are in double precision."""
-        dtype: torch.dtype = self.mean_module.constant.dtype
-        return dtype
+        return self.mean_module.constant.dtype
 
     @property
     def batch_shape(self) -> torch.Size:

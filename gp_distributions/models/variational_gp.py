@@ -48,8 +48,7 @@ class CloudStrategy(VariationalStrategy):
     @property
     def variational_distribution(self) -> MultivariateNormal:
         """The distribution of whitened inducing values, which GPyTorch would not see change."""
-        found: MultivariateNormal = self._variational_distribution()
-        return found
+        return self._variational_distribution()
 
     def projected(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return what whitened inducing values explain of rows, ``M x N``, and variances left over.
