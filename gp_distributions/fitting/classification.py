@@ -18,7 +18,7 @@ from gp_distributions.fitting.sparse import fit_sparse
 from gp_distributions.measures.arrays import positive
 from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.sparse_classification import SparseClassificationGP
-from gp_distributions.models.sparse_inference import Summed
+from gp_distributions.models.sparse_distribution_gp import Summed
 
 # Temperatures to choose from, and the standard deviation of the logarithm before data are seen.
 _TEMPERATURES = [4 ** (step / 12) for step in range(-12, 13)]

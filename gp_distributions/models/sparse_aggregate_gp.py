@@ -21,8 +21,7 @@ from gp_distributions.models.atoms import AtomPredictions, aggregate_parts
 from gp_distributions.models.collapsed import ExplicitFeatures
 from gp_distributions.models.passes import Reader
 from gp_distributions.models.pieces import Pieces, SampledPieces
-from gp_distributions.models.sparse_distribution_gp import SparseDistributionGP
-from gp_distributions.models.sparse_inference import ADAPTED
+from gp_distributions.models.sparse_distribution_gp import ADAPTED, SparseDistributionGP
 
 
 class SparseAggregateGP(AtomPredictions, SparseDistributionGP):
