@@ -22,6 +22,7 @@ from gp_distributions.kernels.default import default_kernel
 from gp_distributions.kernels.mixed import mixed_kernel
 from gp_distributions.kernels.outputscale import with_outputscale
 from gp_distributions.kernels.reading import check_kind, distribution_kernels, readers
+from gp_distributions.kernels.units import unit_findings
 from gp_distributions.measures import (
     GaussianMixtures,
     Gaussians,
@@ -238,7 +239,11 @@ def keeps_clouds(input_transform: InputTransform | None) -> bool:
     return all(isinstance(part, NormalizeClouds | None) for part in _parts(input_transform))
 
 
-def adapt_distances(covar_module: torch.nn.Module, rows: Tensor) -> None:
-    """Adapt each distance of the kernel to the training rows."""
+@torch.no_grad()
+def adapt_kernel(
+    covar_module: torch.nn.Module, X: Inputs | Tensor, rows: Tensor
+) -> tuple[str, ...]:
+    """Adapt each distance of a kernel to the training rows, and return what to say about their units."""
     for kernel, block in distribution_kernels(covar_module):
         kernel.distance.adapt(block.select(rows))
+    return unit_findings(covar_module, X, rows)

@@ -28,11 +28,10 @@ from gp_distributions.distances.base import Distance
 from gp_distributions.distances.embedded_rows import EmbeddedRows
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.lazy_covariance import LazyCovariance
-from gp_distributions.kernels.units import unit_findings
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.measures.training_data import TrainingData
 from gp_distributions.models.arguments import (
-    adapt_distances,
+    adapt_kernel,
     check_likelihood,
     check_noise,
     chooses_metric,
@@ -190,8 +189,7 @@ class DistributionGP(Regression, SingleTaskGP):
         )
         with torch.no_grad():
             clouds = self.transform_inputs(rows)
-            adapt_distances(self.covar_module, clouds)
-            self.unit_findings = unit_findings(self.covar_module, data.X, clouds)
+            self.unit_findings = adapt_kernel(self.covar_module, data.X, clouds)
             if sampling_noise:
                 self.likelihood.adapt(clouds)
         self.encoding = data.encoding
@@ -561,14 +559,9 @@ class DistributionGP(Regression, SingleTaskGP):
         Where the noise variances of the training targets are known, the default is their mean.
         """
         rows, outputs = self.rows_of(X), self.num_outputs
-        options: Any = {
-            "like": self.train_targets,
-            "outputs": outputs,
-            "squeeze": self._squeeze_output,
-        }
-        targets = observed(X, rows, Y, "Y", **options)
+        targets = observed(self, X, rows, Y, "Y")
         if noise is not None:
-            return rows, targets, observed(X, rows, noise, "noise", **options)
+            return rows, targets, observed(self, X, rows, noise, "noise")
         if isinstance(self.likelihood, FixedNoiseGaussianLikelihood):
             return rows, targets, mean_noise(self.likelihood.noise_covar.noise, rows, outputs)
         return rows, targets, None

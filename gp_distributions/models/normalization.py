@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from botorch.models.transforms.input import InputTransform
@@ -106,16 +106,16 @@ class NormalizeClouds(InputTransform, torch.nn.Module):
         Returns:
             A ``batch_shape x m*(d+1)`` tensor of rows.
         """
-        points, weights = split_rows(select_columns(X, self.columns), len(self.centre))
-        return self._with(X, join_rows((points - self.centre) / self.scale, weights))
+        return self._changed(X, lambda points: (points - self.centre) / self.scale)
 
     def untransform(self, X: Tensor) -> Tensor:
         """Return the rows of the clouds in their original units: the inverse of :meth:`transform`."""
-        points, weights = split_rows(select_columns(X, self.columns), len(self.centre))
-        return self._with(X, join_rows(points * self.scale + self.centre, weights))
+        return self._changed(X, lambda points: points * self.scale + self.centre)
 
-    def _with(self, X: Tensor, clouds: Tensor) -> Tensor:
-        """Return rows with other clouds in the columns of the clouds."""
+    def _changed(self, X: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
+        """Return rows with other atoms in the columns of the clouds."""
+        points, weights = split_rows(select_columns(X, self.columns), len(self.centre))
+        clouds = join_rows(change(points), weights)
         if self.columns is None:
             return clouds
         numbers = torch.tensor(numbers_of(self.columns, X.shape[-1]), device=X.device)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from botorch.models.utils.assorted import fantasize as fantasizing
@@ -18,26 +18,21 @@ _NOUNS = {"Y": "target", "noise": "noise variance"}
 
 
 def observed(
+    model: Any,
     X: Inputs | Tensor,
     rows: Tensor,
     given: Tensor | ArrayLike,
     name: Literal["Y", "noise"],
-    *,
-    like: Tensor,
-    outputs: int,
-    squeeze: bool,
 ) -> Tensor:
     """Convert what was observed of new clouds to a tensor, with its gradients.
 
     Args:
+        model: The model, an exact one.
         X: The new clouds, or their rows.
         rows: The rows of the new clouds, ``batch_shape x N x width``.
         given: The targets or their noise variances, ``batch_shape x N x outputs``. There may be more
             axes, as for fantasies.
         name: Which of the two.
-        like: A tensor with the dtype and on the device of the result.
-        outputs: Number of outputs of the model.
-        squeeze: Whether the axis of outputs may be missing.
 
     Returns:
         A tensor with an axis of outputs.
@@ -46,10 +41,10 @@ def observed(
         ValueError: If the shape is another, a target is not finite, a variance is not positive and
             finite, or an index names the clouds in another order.
     """
-    noun = _NOUNS[name]
+    noun, outputs, like = _NOUNS[name], model.num_outputs, model.train_targets
     check_order(X, given, f"{noun}s")
     values = to_tensor(as_numbers(given), like.dtype, like.device)
-    if squeeze and values.shape == rows.shape[:-1]:
+    if model._squeeze_output and values.shape == rows.shape[:-1]:
         values = values.unsqueeze(-1)
     if values.shape[-2:] != (rows.shape[-2], outputs):
         raise ValueError(

@@ -21,6 +21,8 @@ from gp_distributions.sharding.sharded_clouds import ShardedClouds
 
 # The sample has this many times as many clouds as are inducing, and at least _FEWEST.
 _TIMES, _FEWEST = 4, 2000
+# Number of sampled clouds to which distances, sampling noise and, for shards, the targets' scale adapt.
+_ADAPTED = 1000
 
 
 @runtime_checkable
@@ -185,6 +187,11 @@ class SampledPieces:
             HeldPiece(self.source, number, f"piece {number}" if named else "")
             for number in range(self.source.num_pieces)
         ]
+
+    @property
+    def adapted(self) -> tuple[Any, ...]:
+        """The part of the sample to which models adapt."""
+        return self.part(_ADAPTED)
 
     def part(self, n: int) -> tuple[Any, ...]:
         """Return a random part of ``n`` clouds of the sample in their order, or all if there are fewer.

@@ -21,7 +21,7 @@ from gp_distributions.models.atoms import AtomPredictions, aggregate_parts
 from gp_distributions.models.collapsed import ExplicitFeatures
 from gp_distributions.models.passes import Reader
 from gp_distributions.models.pieces import Pieces, SampledPieces
-from gp_distributions.models.sparse_distribution_gp import ADAPTED, SparseDistributionGP
+from gp_distributions.models.sparse_distribution_gp import SparseDistributionGP
 
 
 class SparseAggregateGP(AtomPredictions, SparseDistributionGP):
@@ -89,7 +89,7 @@ class SparseAggregateGP(AtomPredictions, SparseDistributionGP):
             raise ValueError(f'Expected aggregate to be "mean" or "sum", got {aggregate!r}.')
         options: Any = {"num_inducing": 1, "seed": seed, "client": client, "progress": progress}
         data = SampledPieces.read(train_X, train_Y, **options)
-        X, *known = data.part(ADAPTED)
+        X, *known = data.adapted
         if not isinstance(X, PointClouds):
             raise TypeError(f"Expected PointClouds as train_X, got {described(X)}.")
         covar_module, outcome_transform = aggregate_parts(

@@ -23,11 +23,10 @@ from torch import Tensor
 
 from gp_distributions.distances.embedded_rows import EmbeddedRows
 from gp_distributions.kernels.covariances import covariance
-from gp_distributions.kernels.units import unit_findings
 from gp_distributions.measures.arrays import integer
 from gp_distributions.measures.inputs import Encoding, Inputs
 from gp_distributions.models.arguments import (
-    adapt_distances,
+    adapt_kernel,
     check_noise,
     gaussian_noise,
     kernel_for,
@@ -52,9 +51,6 @@ from gp_distributions.models.shared_kernel import SharedNoise
 from gp_distributions.rows.fingerprint import fingerprint
 from gp_distributions.sharding.passes import run
 from gp_distributions.sharding.sharded_clouds import ShardedClouds
-
-#: Number of sampled clouds to which distances, sampling noise and, for shards, the targets' scale adapt.
-ADAPTED = 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,7 +195,7 @@ class SparseDistributionGP(Regression, gpytorch.Module):
             progress=progress,
         )
         self.encoding = data.encoding
-        X, sample_Y, *_ = data.part(ADAPTED)
+        X, sample_Y, *_ = data.adapted
         targets, known = self.adapted_to()  # as they are, without a transform
         self.covar_module = kernel_for(X, covar_module, input_transform, shared=True)
         several = targets.shape[-1] > 1
@@ -218,8 +214,7 @@ class SparseDistributionGP(Regression, gpytorch.Module):
         self.to(device=X.device, dtype=torch.float64)
         with torch.no_grad():
             clouds = self._reader().rows(X)
-            adapt_distances(self.covar_module, clouds)
-            self.unit_findings = unit_findings(self.covar_module, X, clouds)
+            self.unit_findings = adapt_kernel(self.covar_module, X, clouds)
             if sampling_noise and isinstance(self.likelihood, SamplingNoiseLikelihood):
                 self.likelihood.adapt(clouds)
         self._summed = self._current = None
@@ -267,7 +262,7 @@ class SparseDistributionGP(Regression, gpytorch.Module):
     def adapted_to(self) -> tuple[Tensor, Tensor | None]:
         """Return the targets and noise variances of all clouds in memory, or of 1000 of the sample."""
         data = self.training_data()
-        content = data.part(ADAPTED) if data.memory is None else data.memory.content
+        content = data.adapted if data.memory is None else data.memory.content
         return self._reader().targets(*content)
 
     def sample_rows(self, size: int) -> tuple[Tensor, Tensor, Tensor]:

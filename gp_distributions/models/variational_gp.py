@@ -22,11 +22,10 @@ from torch.nn import Parameter
 
 from gp_distributions.distances.embedded_rows import EmbeddedRows
 from gp_distributions.kernels.covariances import covariance
-from gp_distributions.kernels.units import unit_findings
 from gp_distributions.measures.arrays import integer
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.measures.training_data import TrainingData
-from gp_distributions.models.arguments import adapt_distances, kernel_for
+from gp_distributions.models.arguments import adapt_kernel, kernel_for
 from gp_distributions.models.exact_inference import ExactMultivariateNormal
 from gp_distributions.models.inducing import choose_features
 from gp_distributions.models.likelihoods import check_targets, likelihood_for
@@ -176,8 +175,8 @@ class VariationalDistributionGP(TargetPredictions, ApproximateGP):
             )
         rows, targets = data.rows.double(), data.targets.squeeze(-1)
         kernel = kernel_for(data.X, covar_module, None).to(rows)
+        findings = adapt_kernel(kernel, data.X, rows)
         with torch.no_grad():
-            adapt_distances(kernel, rows)
             number = integer(num_inducing, "num_inducing")
             inducing = choose_features(
                 kernel, rows, number, noise=1.0, dtype=rows.dtype, seed=seed
@@ -194,7 +193,7 @@ class VariationalDistributionGP(TargetPredictions, ApproximateGP):
             self.raw_effect_variance = Parameter(torch.tensor(-4.0))
             self.register_constraint("raw_effect_variance", Positive(torch.exp, torch.log))
             self.register_prior("effect_prior", prior, "effect_variance")
-        self.unit_findings = unit_findings(kernel, data.X, rows)
+        self.unit_findings = findings
         self.encoding, self._squeeze_output = data.encoding, data.squeeze
         self.num_inducing, self.seed = number, seed
         self._held: list[EmbeddedRows] = []
