@@ -221,11 +221,8 @@ class _Evidence:
         self.model = model
         self.coordinates = coordinates
         self.sizes = [coordinate.like.numel() for coordinate in coordinates]
-        likelihood = model.likelihood
-        self.known = (
-            isinstance(likelihood, FixedNoiseGaussianLikelihood)
-            or not likelihood.noise_covar.raw_noise.requires_grad
-        )
+        noise = model.likelihood.noise_covar
+        self.known = model.noise_is_known or not noise.raw_noise.requires_grad
         bounds, number = (_SCALE_BOUNDS, _SCALES) if self.known else (_RATIO_BOUNDS, _RATIOS)
         low, high = map(math.log, bounds)
         self.axis = torch.linspace(low, high, number).to(model.train_targets)

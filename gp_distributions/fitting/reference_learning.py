@@ -11,7 +11,7 @@ from typing import Literal
 
 import torch
 from gpytorch.kernels import ScaleKernel
-from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
+from gpytorch.likelihoods import GaussianLikelihood
 from torch import Tensor
 from tqdm import tqdm
 
@@ -171,7 +171,7 @@ def fit_reference(
             f"Expected steps >= 0, starts >= 1 and 2 <= guard <= {num_train} (the number of clouds), "
             f"got {steps}, {starts} and {guard}."
         )
-    if guard is not None and isinstance(model.likelihood, FixedNoiseGaussianLikelihood):
+    if guard is not None and model.noise_is_known:
         raise ValueError(
             "Expected a noise that all folds share, got one for each cloud. Pass guard=None, or learn "
             "the reference with a model without train_Yvar and pass its kernel to this one."

@@ -212,7 +212,7 @@ def _exact(model: SparseDistributionGP) -> DistributionGP:
     if isinstance(model, SparseClassificationGP):
         labels = targets.squeeze(-1).argmax(0)
         likelihood = DirichletNoise(labels, relative, model.alpha_epsilon)
-    elif isinstance(likelihood, FixedNoiseGaussianLikelihood):
+    elif model.noise_is_known:
         likelihood = FixedNoiseGaussianLikelihood(relative if len(relative) > 1 else relative[0])
     kind = SharedKernelGP if model.num_outputs > 1 else DistributionGP
     return kind(

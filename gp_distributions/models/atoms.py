@@ -17,7 +17,8 @@ from gp_distributions.kernels.expected_kernel import ExpectedKernel
 from gp_distributions.measures import Gaussians, PointClouds
 from gp_distributions.measures.arrays import given_points
 from gp_distributions.measures.described import described
-from gp_distributions.models.regression import Moments, Regression
+from gp_distributions.models.exact_inference import Moments
+from gp_distributions.models.regression import Regression
 
 
 class AtomPredictions(Regression):

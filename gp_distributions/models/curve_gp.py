@@ -21,8 +21,8 @@ from gp_distributions.measures.arrays import given_points, integer
 from gp_distributions.measures.curves import as_curves, as_positions
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.measures.training_data import TrainingData
+from gp_distributions.models.exact_inference import Moments
 from gp_distributions.models.observations import noise_of_outputs
-from gp_distributions.models.regression import Moments
 from gp_distributions.models.shared_kernel import SharedKernelGP
 from gp_distributions.numerics.kronecker import KroneckerSystem
 

@@ -17,7 +17,7 @@ from botorch.models.utils import add_output_dim
 from botorch.utils.types import DEFAULT, _DefaultType
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
-from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, Likelihood
+from gpytorch.likelihoods import Likelihood
 from gpytorch.means import Mean
 from linear_operator import LinearOperator, to_linear_operator
 from numpy.typing import ArrayLike
@@ -45,6 +45,7 @@ from gp_distributions.models.equal_mixture import EqualMixture
 from gp_distributions.models.exact_inference import (
     ExactMultivariateNormal,
     ExactPredictionStrategy,
+    Moments,
 )
 from gp_distributions.models.observations import (
     check_noise_is_kept,
@@ -237,7 +238,7 @@ class DistributionGP(Regression, SingleTaskGP):
 
     def _likelihood_of(self, index: Tensor) -> Likelihood:
         """Return the likelihood of some training clouds, which shares parameters with that of all."""
-        if not isinstance(self.likelihood, FixedNoiseGaussianLikelihood):
+        if not self.noise_is_known:
             return self.likelihood
         part = copy.deepcopy(self.likelihood)
         part.noise_covar.noise = self.likelihood.noise_covar.noise[..., index]
@@ -396,7 +397,7 @@ class DistributionGP(Regression, SingleTaskGP):
         distribution = self(rows)
         return [distribution[(slice(None),) * axis + (output,)] for output in outputs]
 
-    def latent_marginals(self, rows: Tensor, given: Any) -> tuple[Tensor, Tensor]:
+    def latent_marginals(self, rows: Tensor, given: Any) -> Moments:
         """Return means and variances at ``... x N x width`` rows, ``... x N x outputs``."""
         if self.mixture is not None:
             return self.mixture.latent_marginals(rows, given)
@@ -422,7 +423,7 @@ class DistributionGP(Regression, SingleTaskGP):
         """Return noise variances at rows; if those of the training clouds are known, their mean."""
         if self.mixture is not None:
             return self.mixture.noise(rows)
-        if isinstance(self.likelihood, FixedNoiseGaussianLikelihood):
+        if self.noise_is_known:
             return mean_noise(self.likelihood.noise, rows, self.num_outputs)
         rows = self._of_each_output(rows)
         shape = torch.broadcast_shapes(rows.shape[:-1], (*self.train_targets.shape[:-1], 1))
@@ -562,7 +563,7 @@ class DistributionGP(Regression, SingleTaskGP):
         targets = observed(self, X, rows, Y, "Y")
         if noise is not None:
             return rows, targets, observed(self, X, rows, noise, "noise")
-        if isinstance(self.likelihood, FixedNoiseGaussianLikelihood):
+        if self.noise_is_known:
             return rows, targets, mean_noise(self.likelihood.noise_covar.noise, rows, outputs)
         return rows, targets, None
 

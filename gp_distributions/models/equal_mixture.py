@@ -10,11 +10,9 @@ from gpytorch.distributions import MultivariateNormal
 from linear_operator import to_linear_operator
 from torch import Tensor
 
-from gp_distributions.models.exact_inference import ExactMultivariateNormal
+from gp_distributions.models.exact_inference import ExactMultivariateNormal, Moments
 from gp_distributions.models.regression import Regression
 from gp_distributions.models.together import together
-
-Moments = tuple[Tensor, Tensor]
 
 
 class EqualMixture(torch.nn.Module):

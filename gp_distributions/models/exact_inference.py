@@ -7,6 +7,7 @@ at the same time, the settings could stay changed. This module does not change a
 from __future__ import annotations
 
 from collections.abc import Hashable
+from typing import TypeAlias
 
 import torch
 from botorch.posteriors import Posterior
@@ -25,6 +26,9 @@ from linear_operator.utils.memoize import add_to_cache, get_from_cache
 from torch import Tensor
 
 from gp_distributions.numerics.linear_algebra import cholesky, log_densities
+
+# Means and variances.
+Moments: TypeAlias = tuple[Tensor, Tensor]
 
 _ONE_SAMPLE = torch.Size()
 
@@ -147,7 +151,7 @@ def without_noise(operator: LinearOperator) -> tuple[Tensor, Tensor]:
     return dense, dense.new_zeros(dense.shape[:-1])
 
 
-def marginal_moments(posterior: Posterior, smallest: float) -> tuple[Tensor, Tensor]:
+def marginal_moments(posterior: Posterior, smallest: float) -> Moments:
     """Return the means and the marginal variances of a posterior.
 
     ``posterior.variance`` of GPyTorch has the same lower bound for targets in any unit. This function

@@ -22,6 +22,7 @@ from gp_distributions.kernels.batching import batched
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.models.distribution_gp import DistributionGP
+from gp_distributions.models.exact_inference import Moments
 from gp_distributions.models.mixture_posterior import MixturePosterior
 from gp_distributions.models.regression import Regression
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood, relative_noise
@@ -186,7 +187,7 @@ class IntegratedGP(FantasizingModel, Regression):
             raise ValueError(f"Expected output_indices=None or [0], got {output_indices}.")
         return self._mixture(rows, observation_noise, joint=rows.shape[-2] <= _JOINT_CLOUDS)
 
-    def marginals(self, rows: Tensor, given: Any, observation_noise: bool) -> tuple[Tensor, Tensor]:
+    def marginals(self, rows: Tensor, given: Any, observation_noise: bool) -> Moments:
         """Return means and variances at transformed rows, ``... x N x 1``, in those units."""
         found = self._mixture(rows, observation_noise, joint=False)
         return found.mean, found.variance.clamp_min(self.smallest_variance)

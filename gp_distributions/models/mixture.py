@@ -17,7 +17,7 @@ from torch import Tensor
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.models.dirichlet_classification import Classification
 from gp_distributions.models.equal_mixture import mixed_moments
-from gp_distributions.models.exact_inference import marginal_moments
+from gp_distributions.models.exact_inference import Moments, marginal_moments
 from gp_distributions.models.integrated_gp import FantasizingModel, IntegratedGP
 from gp_distributions.models.mixture_posterior import MixturePosterior, mixed
 from gp_distributions.models.regression import Regression
@@ -116,7 +116,7 @@ class MixtureModel(FantasizingModel, Regression):
             ]
         return mixed(found, weights.to(found[0].member_mean))
 
-    def moments(self, X: Any, *, observation_noise: bool, **options: Any) -> tuple[Tensor, Tensor]:
+    def moments(self, X: Any, *, observation_noise: bool, **options: Any) -> Moments:
         """Return means and variances of predictions, ``... x N x outputs``."""
         counting, weights = self._counting()
         found = []
@@ -130,7 +130,7 @@ class MixtureModel(FantasizingModel, Regression):
                     found.append((mixture.mean, mixture.variance))
         return mixed_moments(found, weights)
 
-    def moments_left_out(self, **options: Any) -> tuple[Tensor, Tensor]:
+    def moments_left_out(self, **options: Any) -> Moments:
         """Return means and variances of leave-one-out predictions, ``T x outputs``."""
         counting, weights = self._counting()
         for model in counting:

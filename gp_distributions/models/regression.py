@@ -13,6 +13,7 @@ from botorch.models.transforms.outcome import OutcomeTransform, Standardize
 from botorch.posteriors import GPyTorchPosterior, Posterior
 from gpytorch.distributions import MultitaskMultivariateNormal, MultivariateNormal
 from gpytorch.kernels import Kernel
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, Likelihood
 from linear_operator.operators import DiagLinearOperator
 from torch import Tensor
 
@@ -24,12 +25,11 @@ from gp_distributions.models.arguments import keeps_clouds
 from gp_distributions.models.conformal import ConformalCorrection, check_conformal
 from gp_distributions.models.exact_inference import (
     ExactMultivariateNormal,
+    Moments,
     marginal_moments,
 )
 from gp_distributions.models.observations import noise_of_outputs
 from gp_distributions.sharding.sharded_clouds import ShardedClouds
-
-Moments = tuple[Tensor, Tensor]
 
 
 class Regression(Model):
@@ -49,6 +49,7 @@ class Regression(Model):
     """
 
     covar_module: Kernel
+    likelihood: Likelihood
     encoding: Encoding | None
     _squeeze_output: bool
 
@@ -309,6 +310,11 @@ class Regression(Model):
             if transform is not None:
                 mean, variance = transform.untransform(mean, variance)
             return mean.to(self.dtype), variance.clamp_min(self.smallest_variance).to(self.dtype)
+
+    @property
+    def noise_is_known(self) -> bool:
+        """Whether noise variances of the training targets are known, rather than learned."""
+        return isinstance(self.likelihood, FixedNoiseGaussianLikelihood)
 
     @property
     def _computed_in(self) -> torch.dtype:

@@ -34,7 +34,7 @@ from gp_distributions.models.arguments import (
     standardize,
 )
 from gp_distributions.models.collapsed import CollapsedPosterior, CollapsedSums, Features, bound
-from gp_distributions.models.exact_inference import ExactMultivariateNormal
+from gp_distributions.models.exact_inference import ExactMultivariateNormal, Moments
 from gp_distributions.models.inducing import FEATURE_DTYPES, choose_features
 from gp_distributions.models.passes import (
     LeftOut,
@@ -215,7 +215,7 @@ class SparseDistributionGP(Regression, gpytorch.Module):
         with torch.no_grad():
             clouds = self._reader().rows(X)
             self.unit_findings = adapt_kernel(self.covar_module, X, clouds)
-            if sampling_noise and isinstance(self.likelihood, SamplingNoiseLikelihood):
+            if sampling_noise:
                 self.likelihood.adapt(clouds)
         self._summed = self._current = None
 
@@ -344,7 +344,7 @@ class SparseDistributionGP(Regression, gpytorch.Module):
             for mean, each in zip(means.unbind(-1), covariances, strict=True)
         ]
 
-    def latent_marginals(self, rows: Tensor, given: CollapsedPosterior) -> tuple[Tensor, Tensor]:
+    def latent_marginals(self, rows: Tensor, given: CollapsedPosterior) -> Moments:
         """Return means and variances at ``N x width`` rows, ``N x outputs``."""
         means, spread, left = given.marginals(rows)
         return means + self.means().flatten(), (left + spread).mT.expand(means.shape)
@@ -364,7 +364,7 @@ class SparseDistributionGP(Regression, gpytorch.Module):
     def noise(self, rows: Tensor) -> Tensor:
         """Return noise variances at rows; if those of the training clouds are known, their mean."""
         noise: Tensor = self.likelihood.noise
-        if isinstance(self.likelihood, FixedNoiseGaussianLikelihood):
+        if self.noise_is_known:
             return noise.reshape(1, -1)
         each = (noise * relative_noise(self.likelihood, rows)).unsqueeze(-1)
         return each.expand(*each.shape[:-1], self.num_outputs)
@@ -387,19 +387,17 @@ class SparseDistributionGP(Regression, gpytorch.Module):
 
     def noise_scale(self) -> Tensor:
         """Return the noise variance of clouds with the relative noise 1."""
-        if isinstance(self.likelihood, FixedNoiseGaussianLikelihood):
+        if self.noise_is_known:
             return torch.ones_like(self.likelihood.noise.flatten()[:1])
         return self.likelihood.noise
 
     def means(self) -> Tensor:
         """Return the constant means, ``P x R``; see :class:`CollapsedSums`."""
         mean = self.mean_module.constant.reshape(-1)
-        fixed = isinstance(self.likelihood, FixedNoiseGaussianLikelihood)
-        return mean.unsqueeze(-1) if fixed else mean.unsqueeze(0)
+        return mean.unsqueeze(-1 if self.noise_is_known else 0)
 
     def _reader(self) -> Reader:
         """Return the transforms in evaluation mode, which do not adapt to what they transform."""
-        known = isinstance(getattr(self, "likelihood", None), FixedNoiseGaussianLikelihood)
         inputs, outcomes = (
             None if transform is None else copy.deepcopy(transform).eval()
             for transform in (
@@ -407,16 +405,15 @@ class SparseDistributionGP(Regression, gpytorch.Module):
                 getattr(self, "outcome_transform", None),
             )
         )
-        likelihood = None if known else getattr(self, "likelihood", None)
         labelling = None if self.data is None else self.data.labelling
-        return Reader(likelihood, inputs, outcomes, self.encoding, labelling)
+        return Reader(getattr(self, "likelihood", None), inputs, outcomes, self.encoding, labelling)
 
     def _key(self) -> Hashable:
         """Return a key of all on which the sums depend, besides the data."""
         parts = [self.covar_module]
         parts += [getattr(self, name, None) for name in ("input_transform", "outcome_transform")]
         # The scale of homoskedastic noise does not enter the sums.
-        if isinstance(self.likelihood, SamplingNoiseLikelihood | FixedNoiseGaussianLikelihood):
+        if self.noise_is_known or isinstance(self.likelihood, SamplingNoiseLikelihood):
             parts.append(self.likelihood)
         return tuple(None if part is None else fingerprint(part) for part in parts)
 
@@ -471,7 +468,7 @@ class SparseDistributionGP(Regression, gpytorch.Module):
             (self.covar_module, self.likelihood, getattr(self, "input_transform", None))
         )
         transform = getattr(self, "outcome_transform", None)
-        if isinstance(likelihood, FixedNoiseGaussianLikelihood):
+        if self.noise_is_known:
             noise = likelihood.noise.reshape(self.num_outputs, 1)[index]
             likelihood = FixedNoiseGaussianLikelihood(noise if several else noise[0])
         return SparseDistributionGP.from_sums(

@@ -14,8 +14,9 @@ from torch.distributions import MixtureSameFamily
 
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.measures.targets import as_targets, as_variances, check_order, label_of
+from gp_distributions.models.exact_inference import Moments
 from gp_distributions.models.likelihoods import check_targets
-from gp_distributions.models.regression import Moments, Regression
+from gp_distributions.models.regression import Regression
 from gp_distributions.numerics.predictive import integrated, quantile
 
 # Number of clouds that predictions process at a time.

@@ -26,10 +26,9 @@ from gp_distributions.measures.arrays import integer
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.measures.training_data import TrainingData
 from gp_distributions.models.arguments import adapt_kernel, kernel_for
-from gp_distributions.models.exact_inference import ExactMultivariateNormal
+from gp_distributions.models.exact_inference import ExactMultivariateNormal, Moments
 from gp_distributions.models.inducing import choose_features
 from gp_distributions.models.likelihoods import check_targets, likelihood_for
-from gp_distributions.models.regression import Moments
 from gp_distributions.models.target_predictions import TargetPredictions
 from gp_distributions.numerics.linear_algebra import cholesky
 from gp_distributions.rows.clouds import same_tensor
