@@ -36,13 +36,13 @@ class Run:
         model: The model after learning.
         trace: The log marginal likelihood per cloud at the start and after each step.
         path: The atoms of the reference at the start and after each step.
-        seen: What ``observe`` returned, by the number of steps after which it was called.
+        states: The state dict of the model whose hyperparameters alone were fitted, and after each step.
     """
 
     model: DistributionGP
     trace: list[float]
     path: list[Tensor]
-    seen: dict[int, Tensor]
+    states: list[dict[str, Tensor]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,12 +61,7 @@ class Learner:
     tick: Callable[[], object]
     warm_starts: dict[Hashable, Tensor] = field(default_factory=dict)
 
-    def learn(
-        self,
-        model: DistributionGP,
-        steps: int,
-        observe: Callable[[DistributionGP], Tensor] | None = None,
-    ) -> Run:
+    def learn(self, model: DistributionGP, steps: int) -> Run:
         """Fit the hyperparameters, then fit them and the reference jointly.
 
         If the fitted hyperparameters explain too little of the variance of the targets, the joint fit
@@ -76,34 +71,28 @@ class Learner:
         Args:
             model: The model, which is fitted in place. Runs from other starts use copies.
             steps: Maximum number of L-BFGS steps.
-            observe: Function to call with the model before the joint fit and after some of the steps.
 
         Returns:
             The run with the highest likelihood.
         """
         fit(model, progress=False)
-        before = {} if observe is None else {0: observe(model)}
+        fitted = copy.deepcopy(model.state_dict())
         if not steps or _explained(model) >= _USELESS:
-            runs = [self._ascend(model, steps, observe)]
+            runs = [self._ascend(model, steps)]
         else:
             runs = []
             candidate = reference_of(model).state_dict()
             for retry in range(1 + _RETRIES):
                 start = restarted(model, candidate)
                 give_signal(start)
-                runs.append(self._ascend(start, steps, observe))
+                runs.append(self._ascend(start, steps))
                 if _explained(runs[-1].model) >= _USELESS:
                     break
                 candidate = drawn(model, self.seed + retry + 1)
         best = max(runs, key=lambda run: run.trace[-1])
-        return replace(best, seen=best.seen | before)
+        return replace(best, states=[fitted, *best.states])
 
-    def _ascend(
-        self,
-        model: DistributionGP,
-        steps: int,
-        observe: Callable[[DistributionGP], Tensor] | None,
-    ) -> Run:
+    def _ascend(self, model: DistributionGP, steps: int) -> Run:
         """Take up to ``steps`` L-BFGS steps on the hyperparameters and the reference, in place."""
         reference, mll = reference_of(model), objective(model.train())
         (rows,), targets = model.train_inputs, model.train_targets
@@ -114,15 +103,13 @@ class Learner:
         with torch.no_grad():
             trace = [-loss().item()]
         path = [reference.points.detach().clone()]
-        seen: dict[int, Tensor] = {}
+        states: list[dict[str, Tensor]] = []
 
         def callback(loss: float) -> None:
             self.tick()
             trace.append(-loss)
             path.append(reference.points.detach().clone())
-            step = len(trace) - 1
-            if observe is not None and step in checkpoints_of(steps):
-                seen[step] = observe(model)
+            states.append(copy.deepcopy(model.state_dict()))
 
         for name in self.learned:
             getattr(reference, name).requires_grad_()
@@ -133,7 +120,7 @@ class Learner:
         bounds |= _bounds(mll, model, reference)
         if steps:
             minimise(loss, parameters, bounds, callback=callback, maxiter=steps)
-        return Run(model, trace, path, seen)
+        return Run(model, trace, path, states)
 
 
 @torch.no_grad()
@@ -206,11 +193,3 @@ def restarted(model: DistributionGP, candidate: dict[str, Tensor]) -> Distributi
     run = copy.deepcopy(model)
     reference_of(run).load_state_dict(candidate)
     return run
-
-
-def checkpoints_of(steps: int) -> list[int]:
-    """Returns the numbers of steps to choose from: 0, 1, 2, 3, then 1.5 times the previous one."""
-    found = [0]
-    while found[-1] < steps:
-        found.append(min(steps, max(found[-1] + 1, int(found[-1] * 1.5))))
-    return found

@@ -6,7 +6,6 @@ import copy
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Literal
 
 import torch
@@ -19,7 +18,6 @@ from gp_distributions.distances.scaled import ScaledDistance
 from gp_distributions.distances.transport import TransportDistance
 from gp_distributions.fitting.reference_ascent import (
     Learner,
-    checkpoints_of,
     drawn,
     reference_of,
     restarted,
@@ -240,21 +238,24 @@ def _choose(
 ) -> _Choice:
     """Choose the starting reference and the number of steps with the highest held-out log density."""
     (rows,), targets = model.train_inputs, model.train_targets
-    checkpoints = checkpoints_of(steps)
+    checkpoints = [0]  # 1, 2, 3, then 1.5 times the previous number of steps
+    while checkpoints[-1] < steps:
+        checkpoints.append(min(steps, max(checkpoints[-1] + 1, int(checkpoints[-1] * 1.5))))
     choices = []
     for index, candidate in enumerate(candidates):
-        seen = []
+        runs = []
         for held in folds:
-            run = restarted(model, candidate)
+            start = restarted(model, candidate)
             kept = torch.ones(len(targets), dtype=torch.bool)
             kept[held] = False
-            run.set_train_data(rows[kept], targets[kept], strict=False)
-            observe = partial(_errors, rows=rows[held], targets=targets[held])
-            seen.append(learner.learn(run, steps, observe).seen)
+            start.set_train_data(rows[kept], targets[kept], strict=False)
+            runs.append(learner.learn(start, steps))
         widenings, densities = {}, {}
         for step in checkpoints:
-            # A run that converged before a checkpoint is represented by its last observation.
-            parts = [fold[max(s for s in fold if s <= step)] for fold in seen]
+            parts = []
+            for run, held in zip(runs, folds, strict=True):
+                run.model.load_state_dict(run.states[min(step, len(run.states) - 1)])
+                parts.append(_errors(run.model, rows[held], targets[held]))
             errors, stds = torch.cat(parts, dim=-1)
             squares = (errors / stds).square()
             widenings[step] = max(1.0, squares.mean().item()) if _can_widen(model) else 1.0
@@ -269,10 +270,8 @@ def _choose(
 @torch.no_grad()
 def _errors(model: DistributionGP, rows: Tensor, targets: Tensor) -> Tensor:
     """Return prediction errors and standard deviations in the model's units, a ``2 x N`` tensor."""
-    training = model.training
     mean, variance = model.eval().latent_marginals(rows, model.conditioned())
     stds = (variance + model.noise(rows)).sqrt()
-    model.train(training)
     return torch.stack([targets - mean.squeeze(-1), stds.squeeze(-1)])
 
 
