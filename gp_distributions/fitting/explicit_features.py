@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import scipy
 import torch
@@ -132,8 +132,7 @@ def scaled_to_evidence(model: SparseDistributionGP, sums: CollapsedSums) -> Coll
         return sums.scaled(_set_scales(model, _most_likely(at, start - _WIDTH, start + _WIDTH)))
 
 
-@dataclass(frozen=True)
-class _Evidence:
+class _Evidence(NamedTuple):
     """The negative log marginal likelihood at some place, with the most likely scale of the kernel.
 
     Attributes:
@@ -146,27 +145,26 @@ class _Evidence:
     value: float
     scale: float
     log_ratio: float
-    place: float
+    place: float = math.nan
 
     @classmethod
     def of(cls, quadratic: float, logdet: float, count: int, log_ratio: float) -> _Evidence:
         """Return the evidence, given the squares of targets and the determinant at scale one."""
         scale = quadratic / count
-        return cls(0.5 * (count * math.log(scale) + logdet), scale, log_ratio, log_ratio)
+        return cls(0.5 * (count * math.log(scale) + logdet), scale, log_ratio)
 
 
 def _most_likely(at: Callable[[float], _Evidence], low: float, high: float) -> _Evidence:
     """Return the evidence where it is largest in an interval."""
-    best: list[_Evidence] = []
+    found: list[_Evidence] = []
 
     def value(place: float) -> float:
-        best.append(replace(at(place), place=place))
-        return best[-1].value
+        found.append(at(place)._replace(place=place))
+        return found[-1].value
 
-    scipy.optimize.minimize_scalar(
-        value, bounds=(low, high), method="bounded", options={"xatol": _PRECISION}
-    )
-    return min(best, key=lambda each: each.value)
+    options = {"xatol": _PRECISION}
+    scipy.optimize.minimize_scalar(value, bounds=(low, high), method="bounded", options=options)
+    return min(found)
 
 
 def _scales_are_free(model: SparseDistributionGP) -> bool:

@@ -63,16 +63,11 @@ def learn_sampling_noise(model: ExactGP, *, seed: int = 0) -> None:
         and likelihood.raw_sampling_noise.requires_grad
     ):
         return
-    training = model.training
-    try:
-        model.train()
-        with torch.no_grad():
-            density = _LeaveOneOut(model, training_rows(model).detach(), seed)
-            if bool(density.excess.any()) and len(density.targets.unique()) > 1:
-                likelihood.sampling_noise, bias = _maximise(density, likelihood.sampling_noise)
-                likelihood.sampling_bias.copy_(bias)
-    finally:
-        model.train(training)
+    with torch.no_grad():
+        density = _LeaveOneOut(model, training_rows(model).detach(), seed)
+        if bool(density.excess.any()) and len(density.targets.unique()) > 1:
+            likelihood.sampling_noise, bias = _maximise(density, likelihood.sampling_noise)
+            likelihood.sampling_bias.copy_(bias)
 
 
 class _LeaveOneOut:

@@ -57,13 +57,6 @@ def noise_of(model: ExactGP, rows: Rows) -> Tensor:
     return model.likelihood(nothing).lazy_covariance_matrix.diagonal(dim1=-2, dim2=-1)
 
 
-def embedded_rows(model: ExactGP) -> EmbeddedRows:
-    """Return the training rows of a model with what was computed from them."""
-    if isinstance(model, DistributionGP):
-        return model.embedded_rows(model.train_inputs[0])
-    return EmbeddedRows(training_rows(model))
-
-
 def median_distances(model: ExactGP) -> dict[DistributionKernel, Tensor]:
     """Compute the median distance between the training clouds for each distribution kernel.
 
@@ -78,7 +71,10 @@ def median_distances(model: ExactGP) -> dict[DistributionKernel, Tensor]:
         UndeterminedWarning: If all of several training clouds coincide for a distance.
     """
     medians: dict[Distance, Tensor] = {}
-    training = embedded_rows(model)
+    if isinstance(model, DistributionGP):
+        training = model.embedded_rows(model.train_inputs[0])
+    else:
+        training = EmbeddedRows(training_rows(model))
     size = training.rows.shape[-2]
 
     def record(distance: Distance, inputs: tuple[Rows, ...], squared: Tensor) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 from collections.abc import Callable, Hashable, Iterable
-from typing import Any, ClassVar, Literal, Self, TypeVar, cast
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import botorch
 import gpytorch
@@ -204,7 +203,7 @@ class DistributionGP(Regression, SingleTaskGP):
     @property
     def members(self) -> list[DistributionGP]:
         """The models whose equal mixture predicts; the model itself unless :func:`fit` chose more."""
-        return [self] if self.mixture is None else cast(list[DistributionGP], self.mixture.models)
+        return [self] if self.mixture is None else self.mixture.models
 
     def with_kernel(self, covar_module: Kernel) -> Self:
         """Return a model of the same data with another kernel, and copies of the noise and the mean."""
@@ -356,8 +355,7 @@ class DistributionGP(Regression, SingleTaskGP):
 
     def _new_strategy(self) -> ExactPredictionStrategy:
         (rows,) = self.train_inputs
-        tracked = contextlib.nullcontext() if _caches_tracked() else torch.no_grad()
-        with tracked:
+        with torch.set_grad_enabled(torch.is_grad_enabled() and _caches_tracked()):
             prior = self._prior(rows)
             strategy = ExactPredictionStrategy([rows], prior, self.train_targets, self.likelihood)
         strategy.key = self._key()

@@ -34,9 +34,9 @@ class EqualMixture(torch.nn.Module):
         self.members = torch.nn.ModuleList(members)
 
     @property
-    def models(self) -> list[Regression]:
+    def models(self) -> list[Any]:
         """The members."""
-        return list(self.members)  # type: ignore[arg-type]
+        return list(self.members)
 
     @property
     def _weights(self) -> Tensor:

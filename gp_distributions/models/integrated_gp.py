@@ -196,7 +196,7 @@ class IntegratedGP(FantasizingModel, Regression):
         self, rows: Tensor, observation_noise: bool | Tensor, *, joint: bool
     ) -> MixturePosterior:
         """Compute the posterior; ``joint`` says that covariances within the rows are needed."""
-        x, kernel, regression = _with_members(rows), self.covar_module, self._regression
+        x, kernel, regression = _with_members(held(rows)), self.covar_module, self._regression
         across = covariance(kernel, x, _of_members(self.model))
         if joint:
             within = covariance(kernel, x)
@@ -326,14 +326,12 @@ def _of_members(model: DistributionGP) -> EmbeddedRows:
     """Return the training rows, with an axis of members behind the batch axes of fantasies."""
     (rows,) = model.train_inputs
     train = model.embedded_rows(rows)
-    if rows.dim() == 2:
-        return train
-    return train.derived("members", lambda: EmbeddedRows(rows.unsqueeze(-3)))
+    return train if rows.dim() == 2 else _with_members(train)
 
 
-def _with_members(rows: Tensor) -> EmbeddedRows:
-    """Return test rows with an axis of members."""
-    return held(rows).derived("members", lambda: EmbeddedRows(rows.unsqueeze(-3)))
+def _with_members(rows: EmbeddedRows) -> EmbeddedRows:
+    """Return rows with an axis of members."""
+    return rows.derived("members", lambda: EmbeddedRows(rows.rows.unsqueeze(-3)))
 
 
 def regression(

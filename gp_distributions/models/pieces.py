@@ -16,6 +16,7 @@ from gp_distributions.measures.inputs import Encoding, Inputs
 from gp_distributions.measures.targets import Labels
 from gp_distributions.measures.training_data import TrainingData, counted
 from gp_distributions.models.dirichlet import dirichlet_targets
+from gp_distributions.models.passes import number_of
 from gp_distributions.sharding.pieces import HeldPiece, Piece
 from gp_distributions.sharding.sharded_clouds import ShardedClouds
 
@@ -199,7 +200,7 @@ class SampledPieces:
         A smaller part is a part of a larger one.
         """
         X = self.content[0]
-        count = X.shape[-2] if isinstance(X, Tensor) else len(X)
+        count = number_of(X)
         if n >= count:
             return self.content
         order = torch.randperm(count, generator=torch.Generator().manual_seed(self.seed))
