@@ -74,15 +74,8 @@ class Reader:
         like = torch.empty(1, dtype=torch.float64, device=X.device).expand(number_of(X), 1)
         found, _ = as_targets(targets, like)
         known = None if variances is None else as_variances(variances, like, found)
-        return self.transformed(found, known)
-
-    def transformed(
-        self, targets: Tensor, variances: Tensor | None
-    ) -> tuple[Tensor, Tensor | None]:
-        """Return transformed targets and noise variances."""
-        if self.outcome_transform is None:
-            return targets, variances
-        return self.outcome_transform(targets, variances)
+        transform = self.outcome_transform
+        return (found, known) if transform is None else transform(found, known)
 
     def relative_noise(self, rows: Tensor, variances: Tensor | None) -> Tensor:
         r"""Return :math:`\rho_i` of clouds: ``1 x N``, or ``outputs x N`` if variances are known."""

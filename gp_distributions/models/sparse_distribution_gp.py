@@ -196,7 +196,7 @@ class SparseDistributionGP(Regression, gpytorch.Module):
         )
         self.encoding = data.encoding
         X, sample_Y, *_ = data.adapted
-        targets, known = self.adapted_to()  # as they are, without a transform
+        targets, _ = self.adapted_to()  # as they are, without a transform
         self.covar_module = kernel_for(X, covar_module, input_transform, shared=True)
         several = targets.shape[-1] > 1
         squeeze = np.ndim(sample_Y) == 1 if data.memory is None else data.memory.squeeze
@@ -210,7 +210,7 @@ class SparseDistributionGP(Regression, gpytorch.Module):
             self.outcome_transform = outcome_transform.eval()
         if input_transform is not None:
             self.input_transform = input_transform
-        self.likelihood = self._make_likelihood(likelihood, sampling_noise, targets, known)
+        self.likelihood = self._make_likelihood(likelihood, sampling_noise)
         self.to(device=X.device, dtype=torch.float64)
         with torch.no_grad():
             clouds = self._reader().rows(X)
@@ -223,8 +223,6 @@ class SparseDistributionGP(Regression, gpytorch.Module):
         self,
         likelihood: GaussianLikelihood | None,
         sampling_noise: bool | Literal["ties"],
-        targets: Tensor,
-        known: Tensor | None,
     ) -> GaussianLikelihood | FixedNoiseGaussianLikelihood:
         if likelihood is not None:
             if not isinstance(likelihood, GaussianLikelihood):
@@ -238,9 +236,9 @@ class SparseDistributionGP(Regression, gpytorch.Module):
                     f"{likelihood.noise.numel()}. Fit one model for each output."
                 )
             return likelihood
+        _, known = self.adapted_to()
         if known is not None:
-            _, noise = self._reader().transformed(targets[:1], known.mean(0, keepdim=True))
-            assert noise is not None
+            noise = known.mean(0, keepdim=True)
             return FixedNoiseGaussianLikelihood(noise.mT if self._num_outputs > 1 else noise[0])
         if self._num_outputs > 1 and not sampling_noise:
             return SharedNoise(**gaussian_noise(torch.float64))
