@@ -10,7 +10,7 @@ from botorch.exceptions.errors import UnsupportedError
 from botorch.models.transforms.input import InputTransform
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
-from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, Likelihood
 from linear_operator import LinearOperator
 from numpy.typing import ArrayLike
 from torch import Tensor
@@ -108,10 +108,10 @@ class ClassificationGP(Classification, SharedKernelGP):  # type: ignore[misc]
         self.classes_ = classes
         self.register_load_state_dict_post_hook(_take_concentration)
 
-    def _likelihood_of(self, index: Tensor) -> DirichletNoise:
-        known = self.likelihood
-        noise = known.noise_covar.noise[..., index]
-        return DirichletNoise(known.labels[index], noise, self.alpha_epsilon, self.temperature)
+    def _likelihood_of(self, index: Tensor) -> Likelihood:
+        part = super()._likelihood_of(index)
+        part.labels = part.labels[index]
+        return part
 
     @property
     def alpha_epsilon(self) -> float:
