@@ -130,7 +130,7 @@ def choose_normals_factor(
         start_at_medians(model)
         losses[factor] = Ascent(model, tick, _LOOSE).maxima(model, [values_of(model)])[0].loss
     set_values(model, start)
-    distance.normals_factor = min(losses, key=lambda factor: losses[factor])
+    distance.normals_factor = min(losses, key=losses.__getitem__)
 
 
 def _fitted(
@@ -223,12 +223,11 @@ def _folds(model: DistributionGP, seed: int) -> list[tuple[Tensor, Tensor]]:
     order = torch.randperm(size, generator=torch.Generator().manual_seed(seed))
     if isinstance(model, ClassificationGP):
         order = order[model.likelihood.labels.cpu()[order].sort(stable=True).indices]
-    fold = torch.empty(size, dtype=torch.long)
-    fold[order] = torch.arange(size) % _FOLDS
-    fold = fold.to(model.train_targets.device)
+    order = order.to(model.train_targets.device)
+    parts = [order[k::_FOLDS].sort().values for k in range(_FOLDS)]
     return [
-        ((fold != k).nonzero().squeeze(-1), (fold == k).nonzero().squeeze(-1))
-        for k in range(_FOLDS)
+        (torch.cat([*parts[:k], *parts[k + 1 :]]).sort().values, part)
+        for k, part in enumerate(parts)
     ]
 
 

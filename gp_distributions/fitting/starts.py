@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
@@ -121,13 +121,14 @@ def start_at_medians(model: ExactGP) -> dict[DistributionKernel, float]:
     return {kernel: median.item() for kernel, median in medians.items()}
 
 
-def _of_inputs(model: ExactGP) -> Iterator[Kernel]:
-    """Yield the distribution kernels, and the kernels with a lengthscale in kernels of a block."""
+def _change(model: ExactGP, change: Callable[[Tensor], Tensor]) -> None:
+    """Change the noise, and lengthscales of distribution kernels and within kernels of blocks."""
     inside = inside_blocks(model.covar_module)
     for part in model.covar_module.modules():
         scaled = isinstance(part, Kernel) and part.has_lengthscale
         if isinstance(part, DistributionKernel) or (scaled and part in inside):
-            yield part
+            start_at(part, "lengthscale", change(part.lengthscale))
+    _start_noise(model, change)
 
 
 def make_smooth(model: ExactGP) -> None:
@@ -135,8 +136,7 @@ def make_smooth(model: ExactGP) -> None:
 
     The functions still vary about as much between clouds at the median distance.
     """
-    for kernel in _of_inputs(model):
-        start_at(kernel, "lengthscale", _SMOOTH * kernel.lengthscale)
+    _change(model, lambda value: _SMOOTH * value)
     for kernel in model.covar_module.modules():
         # Values of other scaled kernels do not depend on these lengthscales.
         if isinstance(kernel, ScaleKernel) and (
@@ -144,7 +144,6 @@ def make_smooth(model: ExactGP) -> None:
             or any(isinstance(part, BlockKernel) for part in kernel.base_kernel.modules())
         ):
             start_at(kernel, "outputscale", _SMOOTH**2 * kernel.outputscale)
-    _start_noise(model, lambda noise: _SMOOTH * noise)
 
 
 def scatter(model: ExactGP, generator: torch.Generator) -> None:
@@ -154,9 +153,7 @@ def scatter(model: ExactGP, generator: torch.Generator) -> None:
         powers = 2 * torch.rand(value.shape, generator=generator, dtype=torch.float64) - 1
         return value * (powers * math.log(_SPREAD)).exp().to(value)
 
-    for kernel in _of_inputs(model):
-        start_at(kernel, "lengthscale", scaled(kernel.lengthscale))
-    _start_noise(model, scaled)
+    _change(model, scaled)
 
 
 def give_signal(model: ExactGP) -> None:
