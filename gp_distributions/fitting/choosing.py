@@ -205,14 +205,13 @@ def _compared(
             with torch.no_grad():  # a fold may have fewer components
                 for value, known in zip(member.parameters(), start.parameters(), strict=True):
                     value.copy_(known[..., : value.shape[-1]] if value.dim() else known)
-            ascent = Ascent(member, tick, _LOOSE)
-            set_values(member, ascent.maxima(member, [values_of(member)])[0].values)
+            Ascent(member, tick, _LOOSE).maxima(member, [values_of(member)])
             member.eval()
+        mixture = isotropic.with_kernel(isotropic.covar_module).eval()
+        mixture.mixture = EqualMixture(members)
         rows = _rows_of(model, test)
-        totals[ISOTROPIC] += _log_density(isotropic, model, rows, test)
-        whole = isotropic.with_kernel(isotropic.covar_module)
-        whole.mixture = EqualMixture(members)
-        totals[MIXTURE] += _log_density(whole.eval(), model, rows, test)
+        for name, alternative in ((ISOTROPIC, isotropic), (MIXTURE, mixture)):
+            totals[name] += _log_density(alternative, model, rows, test)
     size = model.train_targets.shape[-1]
     return {name: total / size for name, total in totals.items()}
 

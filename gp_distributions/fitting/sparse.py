@@ -112,10 +112,15 @@ def fit_sparse(
     """
     how = {"init": init, "restarts": restarts, "seed": seed, "options": options}
     warn_of_units(model)
+    start = copy.deepcopy(model.state_dict())
     try:
         alone = contextlib.nullcontext() if checkpoint is None else claimed(checkpoint)
         with alone:
             _fit(model, how, checkpoint, description, progress=progress, client=client)
+    except BaseException:
+        if checkpoint is not None:  # so that a fit of this object finds what it has done
+            model.load_state_dict(start)
+        raise
     finally:
         model.eval()
     return model
@@ -133,41 +138,35 @@ def _fit(
     """Fit a model as :func:`fit_sparse` does, with the options ``how`` of :func:`fit`."""
     key = "" if checkpoint is None else _key(model, tuple(how.values()))
     first = Checkpoint(checkpoint, "start", key)
-    start = copy.deepcopy(model.state_dict())
-    try:
-        features = _remembered_features(model, first)
-        if features is None:
-            summed = isinstance(model, SparseAggregateGP)
-            if not (summed and has_one_lengthscale(model.covar_module)):
-                exact = _exact(model)
-                with cheapest_covariances(model.covar_module, exact.train_inputs[0]):
-                    maximise_likelihood(exact, **how, progress=progress, description=description)
-            if summed:
-                learn_from_sample(model)
-            features = model.choose_features()
-            names = ("covar_module.", "likelihood.", "mean_module.")
-            state = model.state_dict()
-            fitted = {name: value for name, value in state.items() if name.startswith(names)}
-            first.write(1, fitted | features.tensors, now=True)
-        key = "" if checkpoint is None else digest(key, *features.tensors.values())
-        second = Checkpoint(checkpoint, "sums", key)
-        sums = sums_over_pieces(
-            model.piece_sums(features),
-            model.training_data().pieces,
-            progress=progress,
-            client=client,
-            checkpoint=second,
-            kind=partial(_sums_like, model.means()),
-        )
-        if isinstance(features, ExplicitFeatures):
-            sums = scaled_to_evidence(model, sums)
-        elif len(features.rows) < sums.count:
-            features, sums = _polished(model, features, sums)
-        model.take_sums(features, sums)
-    except BaseException:
-        if checkpoint is not None:  # so that a fit of this object finds what it has done
-            model.load_state_dict(start)
-        raise
+    features = _remembered_features(model, first)
+    if features is None:
+        summed = isinstance(model, SparseAggregateGP)
+        if not (summed and has_one_lengthscale(model.covar_module)):
+            exact = _exact(model)
+            with cheapest_covariances(model.covar_module, exact.train_inputs[0]):
+                maximise_likelihood(exact, **how, progress=progress, description=description)
+        if summed:
+            learn_from_sample(model)
+        features = model.choose_features()
+        names = ("covar_module.", "likelihood.", "mean_module.")
+        state = model.state_dict()
+        fitted = {name: value for name, value in state.items() if name.startswith(names)}
+        first.write(1, fitted | features.tensors, now=True)
+    key = "" if checkpoint is None else digest(key, *features.tensors.values())
+    second = Checkpoint(checkpoint, "sums", key)
+    sums = sums_over_pieces(
+        model.piece_sums(features),
+        model.training_data().pieces,
+        progress=progress,
+        client=client,
+        checkpoint=second,
+        kind=partial(_sums_like, model.means()),
+    )
+    if isinstance(features, ExplicitFeatures):
+        sums = scaled_to_evidence(model, sums)
+    elif len(features.rows) < sums.count:
+        features, sums = _polished(model, features, sums)
+    model.take_sums(features, sums)
 
 
 def _key(model: SparseDistributionGP, options: Any) -> str:
