@@ -60,7 +60,17 @@ def kernel_for(
             axis although outputs share it; or the transform normalises other clouds.
     """
     if covar_module is None:
-        covar_module = _default_kernel(X, _NO_BATCH if shared else batch_shape)
+        if isinstance(X, GaussianMixtures | Tensor):
+            raise ValueError(
+                "covar_module is needed unless train_X are PointClouds or Gaussians. Pass for example "
+                "SlicedWassersteinKernel(dim) for rows of clouds, or "
+                'MMDKernel(dim, inputs="mixtures").'
+            )
+        shape = _NO_BATCH if shared else batch_shape
+        if isinstance(X, MixedInputs):
+            covar_module = mixed_kernel(X, batch_shape=shape)
+        else:
+            covar_module = default_kernel(X, shape)
     if not isinstance(covar_module, Kernel):
         raise TypeError(
             f"Expected a GPyTorch kernel as covar_module, got {described(covar_module)}. "
@@ -125,22 +135,6 @@ def check_noise(likelihood: object, train_Yvar: object, sampling_noise: object) 
             "Expected at most one of likelihood, train_Yvar and sampling_noise, got two of them. To "
             "choose the options of sampling noise, pass a SamplingNoiseLikelihood as likelihood."
         )
-
-
-def _default_kernel(train_X: Inputs | Tensor, batch_shape: torch.Size) -> Kernel:
-    """Return the default kernel, with one set of parameters for each element of ``batch_shape``.
-
-    Raises:
-        ValueError: If ``train_X`` are mixtures or a tensor, which have no default kernel.
-    """
-    if isinstance(train_X, MixedInputs):
-        return mixed_kernel(train_X, batch_shape=batch_shape)
-    if isinstance(train_X, GaussianMixtures | Tensor):
-        raise ValueError(
-            "covar_module is needed unless train_X are PointClouds or Gaussians. Pass for example "
-            'SlicedWassersteinKernel(dim) for rows of clouds, or MMDKernel(dim, inputs="mixtures").'
-        )
-    return default_kernel(train_X, batch_shape)
 
 
 def standardize(targets: Tensor) -> Standardize:

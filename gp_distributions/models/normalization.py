@@ -90,7 +90,10 @@ class NormalizeClouds(InputTransform, torch.nn.Module):
         """
         columns: Columns = None
         if isinstance(X, MixedInputs):
-            name = _block_of_clouds(X, block)
+            clouds = [name for name, part in X.blocks.items() if isinstance(part, PointClouds)]
+            name = clouds[0] if block is None and len(clouds) == 1 else block
+            if name not in X.blocks:
+                raise ValueError(f"Expected a block from {clouds} as block=, got {block!r}.")
             columns, X = X.encoding.columns[name], X.blocks[name]  # type: ignore[assignment]
         if not isinstance(X, PointClouds):
             raise TypeError(f"Expected PointClouds, got {type(X).__name__}.")
@@ -129,13 +132,3 @@ class NormalizeClouds(InputTransform, torch.nn.Module):
             and torch.equal(self.centre, other.centre)
             and torch.equal(self.scale, other.scale)
         )
-
-
-def _block_of_clouds(X: MixedInputs, block: str | None) -> str:
-    """Return the name of the block of clouds to normalise."""
-    clouds = [name for name, part in X.blocks.items() if isinstance(part, PointClouds)]
-    if block is None and len(clouds) == 1:
-        return clouds[0]
-    if block is None or block not in X.blocks:
-        raise ValueError(f"Expected a block from {clouds} as block=, got {block!r}.")
-    return block
