@@ -301,8 +301,10 @@ class DistributionGP(Regression, SingleTaskGP):
         (rows,) = args
         if self.mixture is not None:
             return self.mixture(rows)
+        # Training clouds are represented first, for their own covariances, and not anew beside others.
+        strategy = DistributionGP.conditioned(self)
         to_train, within = self._covariances_at(rows)
-        fitted, root = DistributionGP.conditioned(self).projected(to_train)
+        fitted, root = strategy.projected(to_train)
         mean, covariances = self.mean_module(rows) + fitted, within - root @ root.mT
         batch_shape = torch.broadcast_shapes(mean.shape[:-1], covariances.shape[:-2])
         posterior = ExactMultivariateNormal(
