@@ -90,7 +90,7 @@ def write_tensors(
         description: Plain data.
         tensors: Tensors on any device.
     """
-    frame = {"kind": kind, "format": FORMAT, "versions": _versions()}
+    frame = {"kind": kind, "format": FORMAT, "versions": versions()}
     text = json.dumps(frame | description)
     arrays = {str(i): each.contiguous().numpy(force=True) for i, each in enumerate(tensors)}
     # One entry, as safetensors writes several in any order.
@@ -152,7 +152,7 @@ def _digest(text: str, arrays: dict[str, Any]) -> str:
     return hashed.hexdigest()
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
     """Return the versions of Python and of libraries, as far as they are installed."""
     found = {"python": platform.python_version()}
     for library in _LIBRARIES:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import torch
+from botorch.acquisition import AcquisitionFunction
 from botorch.optim.initializers import initialize_q_batch
 from torch import Tensor
 
-from gp_distributions.bayesopt.proposing import climb
+from gp_distributions.bayesopt.parts import Plain, Search
+from gp_distributions.bayesopt.proposing import climb, derived_seed, one_by_one, seeded
 
-# Smallest improvement that counts, relative to a value of less than one.
-_LEAST = 1e-6
+# A function of the states of a part.
+Moves: TypeAlias = Callable[[Tensor], tuple[Tensor, Tensor]]
+
 # Largest number of turns of all parts. A few are enough, unless improvements become ever smaller.
 _MOST_TURNS = 50
 # Standard deviation of perturbations of the best candidates, relative to the range between bounds.
@@ -33,19 +38,21 @@ class Alternation:
 
     Attributes:
         value: The acquisition function, as a function of ``b x 1 x columns`` states.
-        choices: The number of choices, for each column that holds one.
+        moves: The columns of each part, and its :meth:`Part.neighbours`.
         moving: Numbers of the columns that move by gradients.
         limits: Bounds of these columns, ``2 x columns``.
         taken: States to exclude.
         maxiter: Maximum number of iterations of each run of L-BFGS-B.
+        least: Smallest improvement that counts, relative to a value of less than one.
     """
 
     value: Callable[[Tensor], Tensor]
-    choices: Mapping[int, int]
+    moves: Sequence[tuple[slice, Moves]]
     moving: Sequence[int]
     limits: Tensor
     taken: Tensor
     maxiter: int
+    least: float = 1e-6
 
     def maximise(self, states: Tensor) -> tuple[Tensor, Tensor]:
         """Moves each state until nothing improves, or for 50 turns; states that meet continue as one.
@@ -62,12 +69,12 @@ class Alternation:
             if not len(states):
                 break
             before = values
-            for column in self.choices:
-                states, values = self._choose(column, states, values)
+            for place, neighbours in self.moves:
+                states, values = self._exchange(place, neighbours, states, values)
             if self.moving:
                 reached, _ = climb(self.value, states, self.moving, self.limits, self.maxiter)
                 states, values = self._better(reached, self.values(reached), states, values)
-            moved = _improves(values, before)
+            moved = self._improves(values, before)
             done.append((states[~moved], values[~moved]))
             states, values = self._distinct(states[moved], values[moved])
         states, values = map(torch.cat, zip(*done, (states, values), strict=True))
@@ -102,23 +109,31 @@ class Alternation:
             found.append(self.value(batch.unsqueeze(1)).masked_fill(equal, -torch.inf))
         return torch.cat(found)
 
-    def _choose(self, column: int, states: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Moves each state to the best choice of a part, by evaluating all of its choices."""
-        count = self.choices[column]
-        every = states.repeat_interleave(count, dim=0)
-        every[:, column] = torch.arange(count).to(states).repeat(len(states))
-        best, choice = self.values(every).view(-1, count).max(-1)
-        chosen = every.view(len(states), count, -1)[torch.arange(len(states)), choice]
-        return self._better(chosen, best, states, values)
+    def _exchange(
+        self, place: slice, neighbours: Moves, states: Tensor, values: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Moves each state to the best of the neighbours of a part, by evaluating all of them."""
+        near, valid = neighbours(states[:, place])
+        if not near.shape[1]:
+            return states, values
+        every = states.unsqueeze(1).repeat(1, near.shape[1], 1)
+        every[..., place] = near
+        found = values.new_full(valid.shape, -torch.inf)
+        found[valid] = self.values(every[valid])
+        best, choice = found.max(-1)
+        return self._better(every[torch.arange(len(states)), choice], best, states, values)
 
-    @staticmethod
     def _better(
-        reached: Tensor, after: Tensor, states: Tensor, values: Tensor
+        self, reached: Tensor, after: Tensor, states: Tensor, values: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Returns states that were reached where they are better than those before."""
-        better = _improves(after, values)
+        better = self._improves(after, values)
         states = torch.where(better.unsqueeze(-1), reached, states)
         return states, torch.where(better, after, values)
+
+    def _improves(self, values: Tensor, before: Tensor) -> Tensor:
+        """Whether values exceed earlier ones; minus infinity does not exceed itself."""
+        return values - before > self.least * before.abs().clamp_max(1)
 
     def _distinct(self, states: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Returns the best of those states with the same choices and nearly the same numbers."""
@@ -130,6 +145,57 @@ class Alternation:
         return states[kept], values[kept]
 
 
-def _improves(values: Tensor, before: Tensor) -> Tensor:
-    """Whether values exceed earlier ones; minus infinity does not exceed itself."""
-    return values - before > _LEAST * before.abs().clamp_max(1)
+class AlternatingSearch(Search):
+    """Base class of searches that maximise by an :class:`Alternation`, from the best and random ones.
+
+    Attributes:
+        num_restarts: Number of starts. Half of them are the best candidates so far.
+        raw_samples: Number of random candidates from which the other starts are chosen.
+    """
+
+    num_restarts: int
+    raw_samples: int
+
+    @abstractmethod
+    def alternation(self, acquisition: AcquisitionFunction, taken: Tensor) -> Alternation:
+        """Returns the alternation of parts, given the states that are taken."""
+
+    @abstractmethod
+    def reached(self, alternation: Alternation, state: Tensor) -> Any:
+        """Returns the candidate, as plain data, of the best state that was reached."""
+
+    def states(self, candidates: Plain) -> Tensor:
+        """Converts candidates to states, by default their inputs."""
+        return self.inputs(candidates)
+
+    def optimize(
+        self, acquisition: AcquisitionFunction, q: int, taken: Plain, best: Plain, seed: int
+    ) -> list[Any]:
+        """Finds candidates one after the other, each with the previous ones as pending points."""
+
+        def find(found: list[Any]) -> Any:
+            own = derived_seed(seed, len(found))
+            with seeded(own, self.states(best[:1]).device):
+                return self._maximum(acquisition, [*taken, *found], best, own)
+
+        return one_by_one(acquisition, q, find, self.inputs)
+
+    def _maximum(
+        self, acquisition: AcquisitionFunction, taken: Plain, best: Plain, seed: int
+    ) -> Any:
+        alternation = self.alternation(acquisition, self.states(taken))
+        leading = self.states([self.within(c) for c in best[: -(-self.num_restarts // 2)]])
+        random = self.states(self.initial(self.raw_samples, seed))
+        starts = alternation.starts(leading, random, self.num_restarts)
+        states, values = alternation.maximise(starts)
+        # All maxima are taken, as they may be if few candidates are left.
+        if not bool((values > -torch.inf).any()):
+            states = self.states(self.initial(len(taken) + self.raw_samples, seed))
+            values = alternation.values(states)
+        top = int(values.argmax())
+        if not values[top] > -torch.inf:
+            raise ValueError(
+                "Expected a candidate that is left and has a value of the acquisition function, got "
+                f"{len(taken)} candidates that are taken and the value {float(values[top])}."
+            )
+        return self.reached(alternation, states[top])

@@ -1,10 +1,9 @@
-"""Search over shapes, intervals and categories together."""
+"""Search over shapes, recipes, intervals and categories together."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from functools import partial
 from typing import Any
 
 import torch
@@ -13,21 +12,19 @@ from botorch.models.transforms.input import InputTransform
 from botorch.utils.sampling import draw_sobol_samples
 from gpytorch.kernels import Kernel
 from torch import Tensor
-from torch.nn.functional import pad
 
-from gp_distributions.bayesopt.alternation import Alternation
+from gp_distributions.bayesopt.alternation import AlternatingSearch, Alternation
 from gp_distributions.bayesopt.parts import (
     Box,
     ContinuousPart,
     FinitePart,
     Part,
     Plain,
-    Search,
     read_part,
 )
 from gp_distributions.bayesopt.pool import PoolLookUp
 from gp_distributions.bayesopt.priors import covariate_lengthscale_priors
-from gp_distributions.bayesopt.proposing import derived_seed, one_by_one, seeded
+from gp_distributions.bayesopt.proposing import derived_seed
 from gp_distributions.bayesopt.records import candidate_key
 from gp_distributions.distances.evaluation import looking_up
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
@@ -41,15 +38,17 @@ from gp_distributions.rows.layout import Block
 _NO_BATCH = torch.Size()
 
 
-class MixedSearch(Search):
+class MixedSearch(AlternatingSearch):
     """Search over several parts together, such as a shape, an angle and a material.
 
     A candidate is a dictionary with the candidate of each part: an index for a pool, a tensor for
-    designs, a cloud for free shapes, a number for an interval, and a category.
+    designs, a cloud for free shapes, a dictionary of fractions for a recipe, a number for an interval,
+    and a category.
 
     The acquisition function is maximised jointly, from the best candidates so far and from random ones:
-    pools and categories by evaluation of all their elements with the other parts fixed, intervals,
-    designs and free shapes by L-BFGS-B with pools and categories fixed, in turn until nothing improves.
+    pools and categories by evaluation of all their elements with the other parts fixed, recipes by
+    exchanges of shares of their ingredients, intervals, designs and free shapes by L-BFGS-B with the
+    others fixed, in turn until nothing improves.
     Distances between a pool and the evaluated shapes are computed once, for all values of the other
     parts.
 
@@ -61,8 +60,8 @@ class MixedSearch(Search):
             Default: the largest of the parts that have this option, else 256.
         maxiter: Maximum number of iterations of each run of L-BFGS-B. Default: the largest of the parts
             that have this option, else 100.
-        **parts: The parts by name: a :class:`PoolSearch`, :class:`DesignSearch` or :class:`FreeSearch`;
-            a tuple of two numbers, the bounds of an ``bayesopt.Interval``; or a
+        **parts: The parts by name: a :class:`PoolSearch`, :class:`DesignSearch`, :class:`FreeSearch` or
+            :class:`RecipeSearch`; a tuple of two numbers, the bounds of an ``bayesopt.Interval``; or a
             list, an array or a column of ``bayesopt.Categories``.
 
     Attributes:
@@ -112,18 +111,17 @@ class MixedSearch(Search):
         blocks = {name: _block(part, name) for name, part in self.parts.items()}
         self.encoding = MixedEncoding(blocks)
         decoders = {n: t for n, part in self.parts.items() if (t := part.input_transform)}
-        slots = [n for n, place in self.encoding.columns.items() if isinstance(place, Slots)]
         firsts = {name: part.inputs(part.initial(1, 0)) for name, part in self.parts.items()}
-        shapes = {n: firsts[n] for n, block in blocks.items() if isinstance(block, Block)}
-        given = {name: first for name, first in shapes.items() if name not in decoders}
-        # Inputs and states have the dtype and device of the clouds.
-        self._like = next(iter([*given.values(), *shapes.values(), *firsts.values()]))
-        kinds = {name: (first.dtype, first.device) for name, first in given.items()}
+        shapes = [name for name, block in blocks.items() if isinstance(block, Block)]
+        kinds = {n: (firsts[n].dtype, firsts[n].device) for n in shapes if n not in decoders}
         if len(set(kinds.values())) > 1:
             raise ValueError(
                 f"Expected distributions of one dtype and on one device, got {kinds}. Convert them "
                 "with .to(...)."
             )
+        # Inputs and states have the dtype and device of the clouds.
+        self._like = firsts[[*kinds, *shapes, *firsts][0]]
+        slots = [n for n, place in self.encoding.columns.items() if isinstance(place, Slots)]
         self._places: dict[str, _Place] = {}
         columns: dict[str, slice] = {}
         start = width = 0
@@ -195,21 +193,21 @@ class MixedSearch(Search):
         correlated. Other parts follow random sequences of their own, which start anew at their ends.
         After the longest of them, the combinations that are left follow.
         """
+        streams = {
+            name: _cycles(part, count, seed, i) for i, (name, part) in enumerate(self.parts.items())
+        }
+        firsts = [
+            part.initial(count, derived_seed(seed, i, 0))
+            for i, part in enumerate(self.parts.values())
+        ]
         boxes = {name: part for name, part in self.parts.items() if isinstance(part, Box)}
-        streams: dict[str, Iterator[Any]] = {}
         if boxes:
             bounds = torch.cat([b.bounds.to("cpu", torch.float64) for b in boxes.values()], dim=-1)
             drawn = draw_sobol_samples(bounds, count, 1, seed=seed).squeeze(1)
             sizes = [box.bounds.shape[-1] for box in boxes.values()]
             for (name, box), columns in zip(boxes.items(), drawn.split(sizes, dim=-1), strict=True):
                 streams[name] = iter(box.read_inputs(columns))
-        firsts = []
-        for i, (name, part) in enumerate(self.parts.items()):
-            firsts.append(part.initial(count, derived_seed(seed, i, 0)))
-            seeds = map(partial(derived_seed, seed, i), itertools.count())
-            cycles = map(partial(part.initial, count), seeds)
-            streams.setdefault(name, itertools.chain.from_iterable(cycles))
-        together = zip(*(streams[name] for name in self.parts), strict=False)
+        together = zip(*streams.values(), strict=False)
         longest = itertools.islice(together, max(map(len, firsts)))
         found: dict[str, dict[str, Any]] = {}
         for values in itertools.chain(longest, itertools.product(*firsts)):
@@ -221,19 +219,7 @@ class MixedSearch(Search):
 
     def inputs(self, candidates: Plain) -> Tensor:
         """Returns the inputs of all parts as one tensor."""
-        return self._inputs(self._states(candidates))
-
-    def optimize(
-        self, acquisition: AcquisitionFunction, q: int, taken: Plain, best: Plain, seed: int
-    ) -> list[dict[str, Any]]:
-        """Finds candidates one after the other, each with the previous ones as pending points."""
-
-        def find(found: list[dict[str, Any]]) -> dict[str, Any]:
-            own = derived_seed(seed, len(found))
-            with seeded(own, self._like.device):
-                return self._maximum(acquisition, [*taken, *found], best, own)
-
-        return one_by_one(acquisition, q, find, self.inputs)
+        return self._inputs(self.states(candidates))
 
     def show(self, candidate: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the dictionary of the candidates of the parts as users see them."""
@@ -254,40 +240,26 @@ class MixedSearch(Search):
                 raise ValueError(f"Part {name!r}: {error}") from error
         return found
 
-    def _maximum(
-        self, acquisition: AcquisitionFunction, taken: Plain, best: Plain, seed: int
-    ) -> dict[str, Any]:
-        """Finds one candidate that is not taken."""
-        alternation = self._alternation(acquisition, self._states(taken))
-        leading = self._states(best[: -(-self.num_restarts // 2)])
-        random = self._states(self.initial(self.raw_samples, seed))
-        starts = alternation.starts(leading, random, self.num_restarts)
-        states, reached = alternation.maximise(starts)
-        # All maxima are taken, as they may be if few candidates are left.
-        if not bool((reached > -torch.inf).any()):
-            states = self._states(self.initial(len(taken) + self.raw_samples, seed))
-            reached = alternation.values(states)
-        top = int(reached.argmax())
-        if not reached[top] > -torch.inf:
-            raise ValueError(
-                "Expected a candidate that is left and has a value of the acquisition function, got "
-                f"{len(taken)} candidates that are taken and the value {float(reached[top])}."
-            )
-        return {name: self._places[name].read(states[top]) for name in self.parts}
+    def within(self, candidate: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the candidates of the parts within all limits."""
+        return {name: part.within(candidate[name]) for name, part in self.parts.items()}
 
-    def _alternation(self, acquisition: AcquisitionFunction, taken: Tensor) -> Alternation:
+    def reached(self, alternation: Alternation, state: Tensor) -> dict[str, Any]:
+        """Returns the candidates of the parts in a state."""
+        return {name: self._places[name].read(state) for name in self.parts}
+
+    def alternation(self, acquisition: AcquisitionFunction, taken: Tensor) -> Alternation:
+        """Returns the alternation, which looks distances of pools up."""
         look_ups: list[tuple[int, PoolLookUp]] = []
-        choices: dict[int, int] = {}
         moving: list[int] = []
         limits = [taken.new_zeros(2, 0)]
         moves: dict[str, ContinuousPart] = {}
         for name, place in self._places.items():
             part, first = place.part, place.states.start
             if isinstance(part, FinitePart):
-                choices[first] = len(part.choices())
                 look_up = part.look_up(acquisition, self.encoding.columns[name])
                 look_ups += [] if look_up is None else [(first, look_up)]
-            elif isinstance(part, ContinuousPart):
+            elif isinstance(part, ContinuousPart) and part.moving:
                 moves[name] = part
                 moving += [first + column for column in part.moving]
                 bounds = (part.limits - place.mean[part.moving]) / place.scale[part.moving]
@@ -312,9 +284,10 @@ class MixedSearch(Search):
             return values
 
         joined = torch.cat(limits, dim=-1)
-        return Alternation(value, choices, moving, joined, taken, self.maxiter)
+        exchanges = [(place.states, place.part.neighbours) for place in self._places.values()]
+        return Alternation(value, exchanges, moving, joined, taken, self.maxiter)
 
-    def _states(self, candidates: Plain) -> Tensor:
+    def states(self, candidates: Plain) -> Tensor:
         """Returns candidates as states of an alternation."""
         columns = [place.write([c[n] for c in candidates]) for n, place in self._places.items()]
         return torch.cat([column.to(self._like) for column in columns], dim=-1)
@@ -328,6 +301,12 @@ class MixedSearch(Search):
             for place in self._places.values()
         ]
         return torch.cat(columns, dim=-1)
+
+
+def _cycles(part: Part, count: int, *seeds: int) -> Iterator[Any]:
+    """Yields candidates of a part in random sequences, one after another."""
+    for turn in itertools.count():
+        yield from part.initial(count, derived_seed(*seeds, turn))
 
 
 class _Place:
@@ -412,22 +391,11 @@ class JoinParts(InputTransform, torch.nn.Module):
         Returns:
             A ``batch_shape x q x width`` tensor of rows.
         """
-        decoders: dict[str, Any] = dict(zip(self.names, self.transforms, strict=True))
-        fixed: list[Tensor] = []
-        slots: list[Tensor] = []
-        for name, place in self.encoding.columns.items():
-            part = X[..., self.columns[name]]
-            if name in decoders:
-                part = decoders[name].transform(part)
-            if isinstance(place, Slots):
-                slots.append(part.unflatten(-1, (-1, place.size)))
-            else:
-                fixed.append(part)
-        if slots:
-            most = max(part.shape[-2] for part in slots)
-            padded = [pad(part, (0, 0, 0, most - part.shape[-2])) for part in slots]
-            fixed.append(torch.cat(padded, dim=-1).flatten(-2))
-        return torch.cat(fixed, dim=-1)
+        rows = {name: X[..., columns] for name, columns in self.columns.items()}
+        decoders: list[Any] = list(self.transforms)
+        for name, decoder in zip(self.names, decoders, strict=True):
+            rows[name] = decoder.transform(rows[name])
+        return self.encoding.join(rows)
 
 
 def _block(part: Part, name: str) -> Block | CovariateEncoding:

@@ -103,6 +103,21 @@ class Part(ABC):
     def inputs(self, candidates: Plain) -> Tensor:
         """Converts candidates, given as plain data, to inputs of the model, one row for each."""
 
+    def within(self, candidate: Any) -> Any:
+        """Returns a candidate within all limits near one that was told, as plain data."""
+        return candidate
+
+    def neighbours(self, states: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns what a :class:`MixedSearch` tries in place of states, by default nothing.
+
+        Args:
+            states: ``S x columns`` states: the inputs, or the position of a choice among all.
+
+        Returns:
+            ``S x K x columns`` other states, and which of them are candidates, ``S x K``.
+        """
+        return states[:, None][:, :0], states[:, :0] > 0
+
     def show(self, candidate: Any) -> Any:
         """Converts plain data to a candidate as users see it, by default the same."""
         return candidate
@@ -169,6 +184,8 @@ class Search(Part):
     ) -> list[Any]:
         """Returns candidates, as plain data, that maximise an acquisition function.
 
+        They are found one after the other, each with the previous ones as pending points.
+
         Args:
             acquisition: The acquisition function.
             q: Number of candidates.
@@ -196,6 +213,11 @@ class FinitePart(Part):
         """Returns the first ``count`` candidates in a random order."""
         choices = self.choices()
         return [choices[i] for i in shuffled(len(choices), seed)[:count]]
+
+    def neighbours(self, states: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns the positions of all candidates."""
+        every = torch.arange(len(self.choices())).to(states).expand(len(states), -1)
+        return every.unsqueeze(-1), every >= 0
 
     def look_up(self, module: torch.nn.Module, columns: Columns) -> PoolLookUp | None:
         """Returns a look-up of the distances of candidates, by their position among the choices.
@@ -411,9 +433,9 @@ def read_part(part: Any, name: str) -> Part:
         return part
     if not isinstance(part, list | tuple) and not hasattr(part, "__array__"):
         raise TypeError(
-            f"Part {name!r}: expected a PoolSearch, DesignSearch or FreeSearch, an interval "
-            f"(low, high), or a list of categories, got {type(part).__name__}. For a fixed set of "
-            "clouds use PoolSearch(clouds)."
+            f"Part {name!r}: expected a PoolSearch, DesignSearch, FreeSearch or RecipeSearch, an "
+            f"interval (low, high), or a list of categories, got {type(part).__name__}. For a fixed set "
+            "of clouds use PoolSearch(clouds)."
         )
     values = [_as_python(value) for value in part]
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -14,10 +14,9 @@ from botorch.utils.sampling import draw_sobol_samples
 from scipy.optimize import Bounds, LinearConstraint, milp
 from torch import Tensor
 
-from gp_distributions.bayesopt.alternation import Alternation
+from gp_distributions.bayesopt.alternation import AlternatingSearch, Alternation
 from gp_distributions.bayesopt.decoder import Decoder
-from gp_distributions.bayesopt.parts import Plain, Search
-from gp_distributions.bayesopt.proposing import derived_seed, one_by_one, seeded
+from gp_distributions.bayesopt.parts import ContinuousPart, Plain
 from gp_distributions.distances.mmd import MMD
 from gp_distributions.distances.standardized import StandardizedDistance
 from gp_distributions.kernels.default import standardized
@@ -25,10 +24,10 @@ from gp_distributions.measures import PointClouds
 from gp_distributions.measures.arrays import Data, double, integer
 from gp_distributions.measures.fractions import check_fractions, read_ingredients
 
-# Shares of an ingredient that a move replaces by another.
-_SHARES = (1.0, 0.3)
-# Largest number of moves of a recipe, and smallest gain of one, relative to a value of less than one.
-_MOVES, _LEAST = 100, 0.01
+# Shares of an ingredient that a move replaces by another. Two are enough where gradients follow.
+_SHARES = (1.0, 0.3, 0.1, 0.03)
+# Smallest gain of a move that gradients follow, relative to a value of less than one.
+_LEAST = 0.01
 # Random recipes in whose spread default kernels measure properties.
 _KNOWN = 200
 # Halvings of an interval, after which it is as small as rounding errors.
@@ -39,7 +38,7 @@ _SMALL = 1e-6
 _ROUNDING = 1e-12
 
 
-class RecipeSearch(Search):
+class RecipeSearch(ContinuousPart, AlternatingSearch):
     r"""Search over recipes of at most a few ingredients; a candidate is a dictionary of fractions.
 
     The fractions :math:`w` of the ``N`` ingredients satisfy
@@ -183,18 +182,6 @@ class RecipeSearch(Search):
         """Returns the fractions of all ingredients as one tensor."""
         return self.bounds.new_tensor(candidates).reshape(-1, len(self.names))
 
-    def optimize(
-        self, acquisition: AcquisitionFunction, q: int, taken: Plain, best: Plain, seed: int
-    ) -> list[list[float]]:
-        """Finds recipes one after the other, each with the previous ones as pending points."""
-
-        def find(found: list[list[float]]) -> list[float]:
-            own = derived_seed(seed, len(found))
-            with seeded(own, self.bounds.device):
-                return self._maximum(acquisition, [*taken, *found], best, own)
-
-        return one_by_one(acquisition, q, find, self.inputs)
-
     def show(self, candidate: list[float]) -> dict[Any, float]:
         """Returns the fractions of the ingredients that the recipe has, by their names."""
         named = zip(self.names, candidate, strict=True)
@@ -219,6 +206,16 @@ class RecipeSearch(Search):
         distance = standardized(MMD(self.dim), self.clouds)
         distance.adapt(self.clouds.pack())
         return distance
+
+    @property
+    def moving(self) -> list[int]:
+        """No columns, since fractions depend on each other."""
+        return []
+
+    @property
+    def limits(self) -> Tensor:
+        """The bounds of no columns."""
+        return self.bounds[:, :0]
 
     @property
     def _required(self) -> Tensor:
@@ -302,49 +299,41 @@ class RecipeSearch(Search):
         share = torch.where(cost > self.budget, (cost - self.budget) / (cost - least), 0.0)
         return found + share.clamp_max(1).unsqueeze(-1) * (cheap - found), valid
 
-    def _maximum(
-        self, acquisition: AcquisitionFunction, taken: Plain, best: Plain, seed: int
-    ) -> list[float]:
-        """Finds one recipe that is not taken."""
-        values_of = Alternation(acquisition, {}, [], self.bounds, self.inputs(taken), 0)
-        known = self.inputs(best)
-        places = self._places(-known)
-        chosen = (places < self.max_ingredients) & ((known > 0) | self._required)
-        known, valid = self._repaired(known, chosen)
-        leading = known[valid][: -(-self.num_restarts // 2)]
-        random = self.inputs(self.initial(self.raw_samples, seed))
-        states = values_of.starts(leading, random, self.num_restarts)
-        values = values_of.values(states)
-        active = torch.arange(len(states))
-        for _ in range(_MOVES):
-            found, after = self._moved(values_of, states[active])
-            better = after - values[active] > _LEAST * values[active].abs().clamp_max(1)
-            active = active[better]
-            if not len(active):
-                break
-            states[active], values[active] = found[better], after[better]
-        top = states[values.argmax()]
-        polished = self._polished(acquisition, top)
-        both = torch.stack([polished, top])
-        recipe: list[float] = both[values_of.values(both).argmax()].tolist()
+    def alternation(self, acquisition: AcquisitionFunction, taken: Tensor) -> Alternation:
+        """Returns the exchange of ingredients alone, as gradients follow it."""
+        every = slice(0, len(self.names))
+        exchange = partial(self.neighbours, shares=_SHARES[:2])
+        return Alternation(acquisition, [(every, exchange)], [], self.limits, taken, 0, _LEAST)
+
+    def reached(self, alternation: Alternation, state: Tensor) -> list[float]:
+        """Returns the best fractions of the ingredients of a recipe, by gradients."""
+        both = torch.stack([self._polished(alternation.value, state), state])
+        recipe: list[float] = both[alternation.values(both).argmax()].tolist()
         return recipe
 
-    def _moved(self, values_of: Alternation, states: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the best recipe after one move from each state, and its value."""
+    def within(self, candidate: list[float]) -> list[float]:
+        """Returns a recipe within all limits, the cheapest if there is none of the same ingredients."""
+        known = self.inputs([candidate])
+        chosen = (self._places(-known) < self.max_ingredients) & ((known > 0) | self._required)
+        repaired, valid = self._repaired(known, chosen)
+        recipe: list[float] = (repaired[0] if bool(valid) else self._cheapest).tolist()
+        return recipe
+
+    def neighbours(
+        self, states: Tensor, *, shares: Sequence[float] = _SHARES
+    ) -> tuple[Tensor, Tensor]:
+        """Returns recipes in which an ingredient, or a share of it, is replaced by another."""
+        states = states.to(self.bounds)
         eye = torch.eye(len(self.names)).to(states)
         amounts, givers = states.topk(self.max_ingredients, dim=-1)
         steps = eye[:, None] - eye[givers][:, :, None, None]  # taker, share
-        moves = amounts[:, :, None, None, None] * states.new_tensor(_SHARES)[:, None] * steps
+        moves = amounts[:, :, None, None, None] * states.new_tensor(shares)[:, None] * steps
         near = (states[:, None, None, None] + moves).flatten(1, -2)
         moved = (near != states[:, None]).any(-1) & ((near > 0).sum(-1) <= self.max_ingredients)
-        repaired, valid = self._repaired(near[moved], near[moved] > 0)
-        values = states.new_full(near.shape[:-1], -torch.inf)
-        near[moved] = repaired
-        values[moved] = values_of.values(repaired).where(valid, -torch.inf)
-        best, place = values.max(-1)
-        return near[torch.arange(len(states)), place], best
+        near[moved], valid = self._repaired(near[moved], near[moved] > 0)
+        return near, moved.masked_scatter(moved, valid)
 
-    def _polished(self, acquisition: AcquisitionFunction, recipe: Tensor) -> Tensor:
+    def _polished(self, acquisition: Any, recipe: Tensor) -> Tensor:
         """Return the best fractions of the ingredients of a recipe, by gradients."""
         chosen = recipe > 0
         places = chosen.nonzero().squeeze(-1)

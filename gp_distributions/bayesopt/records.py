@@ -144,14 +144,14 @@ class Checkpoint:
         Raises:
             CheckpointError: If another process uses it.
         """
-        with contextlib.ExitStack() as stack:
-            try:
-                stack.enter_context(self._lock)
-            except Timeout as error:
-                raise CheckpointError(
-                    f"{self.path} is in use. Only one search at a time may use it: wait until the other "
-                    "has ended, or use another path. To look at a search that runs, copy its file."
-                ) from error
+        try:
+            held = self._lock.acquire()
+        except Timeout as error:
+            raise CheckpointError(
+                f"{self.path} is in use. Only one search at a time may use it: wait until the other has "
+                "ended, or use another path. To look at a search that runs, copy its file."
+            ) from error
+        with held:
             yield
 
     def add(self, evaluation: Evaluation) -> None:

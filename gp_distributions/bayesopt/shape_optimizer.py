@@ -132,8 +132,9 @@ class ShapeOptimizer:
     ) -> None:
         if not isinstance(search, Search):
             raise TypeError(
-                "Expected search as a PoolSearch, DesignSearch, FreeSearch or MixedSearch, got "
-                f"{type(search).__name__}. For a fixed set of clouds use PoolSearch(clouds)."
+                "Expected search as a PoolSearch, DesignSearch, FreeSearch, RecipeSearch or "
+                f"MixedSearch, got {type(search).__name__}. For a fixed set of clouds use "
+                "PoolSearch(clouds)."
             )
         if model is None:
             search.default_kernel(torch.Size())  # which says what is missing
@@ -145,17 +146,15 @@ class ShapeOptimizer:
         alone = model is None or (callable(model) and not isinstance(model, Module))
         self.restarts = integer(int(alone) if restarts is None else restarts, "restarts", least=0)
         options: dict[str, Any] = {"restarts": self.restarts, "seed": self.seed}
-        made: list[Any] = [model]
         self._fitted: Callable[[Tensor, Tensor], Model]
         if alone:
-            if model is None:
-                options["choose"] = search.choose_metric
             make: Any = model or self._default_model
-            self._fitted = partial(fitted, make, **options)
+            choose = search.choose_metric if model is None else None
+            self._fitted, made = partial(fitted, make, choose=choose, **options), [model]
         else:
             candidates = read_candidates(model, search, self.seed)
-            made = list(candidates.values())
             self._fitted = ComparedModels(candidates, search, self._outcomes, **options)
+            made = list(candidates.values())
         self._make_acquisition = acquisition
         # Functions of users see outcomes as they were told.
         own = all(each is None or isinstance(each, Module) for each in made)

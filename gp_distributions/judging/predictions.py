@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -10,6 +9,7 @@ from typing import Self
 
 import torch
 from torch import Tensor
+from torch.distributions import Normal
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,18 +94,17 @@ class NormalPredictions(Predictions):
         return cls(targets.new_ones(1), targets, *(column.unsqueeze(0) for column in columns))
 
     @property
-    def _errors(self) -> Tensor:
-        return (self.targets - self.mean) / self.std
+    def _normal(self) -> Normal:
+        return Normal(self.mean, self.std, validate_args=False)
 
     @property
     def of_models(self) -> Tensor:
         """Log densities of the targets under each model, summed over the outputs, ``K x T``."""
-        normal = -0.5 * self._errors.square() - self.std.log() - 0.5 * math.log(2 * math.pi)
-        return normal.sum(-1)
+        return self._normal.log_prob(self.targets).sum(-1)
 
     def covered(self, level: float = 0.95) -> Tensor:
         """Return whether each target lies in the central interval of its distribution, ``T x O``."""
-        below = torch.tensordot(self.weights, torch.special.ndtr(self._errors), dims=1)
+        below = torch.tensordot(self.weights, self._normal.cdf(self.targets), dims=1)
         return (below - 0.5).abs() <= level / 2
 
     def scores(self) -> dict[str, float]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from gp_distributions.distances.scaled import ScaledDistance
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
@@ -30,7 +31,7 @@ class Input:
         block: Name of the block.
         coordinate: Name of the coordinates, or None for the whole block.
         columns: Columns of the block.
-        layout: Layout of a distribution, or None for a column of numbers or categories.
+        layout: Layout of a distribution in these columns, or None for numbers or categories.
         axes: The coordinates, or None for the whole block.
         scale: Scale of the coordinates, or NaN.
         numeric: Whether the columns are numbers rather than categories.
@@ -50,6 +51,10 @@ class Input:
         if self.layout is None:
             return self.numeric
         return self.layout.kind == "clouds" and (self.axes is not None or self.layout.dim == 1)
+
+    def numbers(self, rows: Tensor) -> Tensor:
+        """The numbers of the columns in rows."""
+        return torch.tensor(numbers_of(self.columns, rows.shape[-1]), device=rows.device)
 
 
 def inputs_of(model: DistributionGP | SparseDistributionGP, names: Names | None) -> Iterator[Input]:
@@ -145,7 +150,8 @@ def names_by_block(names: Names | None, blocks: Sequence[str]) -> Mapping[str, S
 def _of_distribution(
     name: str, block: Block, distances: list[torch.nn.Module], given: Sequence[str] | None
 ) -> Iterator[Input]:
-    yield Input(name, None, block.columns, block)
+    layout = Block(block.kind, block.dim)
+    yield Input(name, None, block.columns, layout)
     if not all(getattr(distance, "reads_coordinates", False) for distance in distances):
         return
     called = coordinate_names(name, block, given)
@@ -155,8 +161,8 @@ def _of_distribution(
     for size in max((getattr(distance, "rotating", ()) for distance in distances), default=()):
         axes = range(start, start + size)
         joined = ", ".join(called[axis] for axis in axes)
-        yield Input(name, joined, block.columns, block, tuple(axes), scales[start])
+        yield Input(name, joined, block.columns, layout, tuple(axes), scales[start])
         start += size
     for axis in range(start, block.dim):
         if block.dim > 1:
-            yield Input(name, called[axis], block.columns, block, (axis,), scales[axis])
+            yield Input(name, called[axis], block.columns, layout, (axis,), scales[axis])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -10,12 +10,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from gp_distributions.measures._bags import by_label
 from gp_distributions.measures._validation import Clouds, Name
-from gp_distributions.measures.arrays import is_missing, object_array
-from gp_distributions.measures.tables import cells
+from gp_distributions.measures.arrays import is_missing
 
 # The distinct kinds, in sorted order. An atom has the number of its kind among them.
-KindNames: TypeAlias = tuple[Hashable, ...]
+KindNames: TypeAlias = tuple[Any, ...]
 
 
 def with_kinds(clouds: Clouds, kinds: Any, name: Name) -> tuple[Clouds, KindNames]:
@@ -40,8 +40,20 @@ def with_kinds(clouds: Clouds, kinds: Any, name: Name) -> tuple[Clouds, KindName
         raise ValueError(
             f"Kinds: expected shape {tuple(weights.shape)}, one for each atom, got {array.shape}."
         )
-    numbers, names = _numbered(array, (weights > 0).numpy(force=True), name)
-    return (_joined(points, numbers), weights, mass), names
+    present = weights > 0
+    found = array[present.numpy(force=True)].tolist()
+    if any(map(is_missing, set(found))):
+        place = next(i for i, kind in enumerate(found) if is_missing(kind))
+        *cloud, atom = present.nonzero()[place].tolist()
+        raise ValueError(
+            f"{name(tuple(cloud))}: expected a kind for each atom, got {found[place]!r} in atom {atom}."
+        )
+    names = tuple(sorted(set(found)))
+    numbers = {kind: place for place, kind in enumerate(names)}
+    marks = torch.zeros_like(weights)
+    marks[present] = marks.new_tensor([numbers[kind] for kind in found])
+    marks = marks.unsqueeze(-1).expand(*points.shape[:-1], 1)
+    return (torch.cat([points, marks], dim=-1), weights, mass), names
 
 
 def with_listed_kinds(
@@ -58,29 +70,19 @@ def with_listed_kinds(
     """
     if kinds is None:
         return clouds, ()
-    if isinstance(kinds, Mapping):
-        kinds = [kinds[key] for key in ([] if labels is None else labels.tolist())]
-    present = (clouds[1] > 0).numpy(force=True)
-    items = [object_array(_entries(each)) for each in kinds]
-    if len(items) != len(present):
-        raise ValueError(f"Expected kinds of each of {len(present)} bags, got {len(items)}.")
+    shape = tuple(clouds[1].shape)
+    items = [np.asarray(each, dtype=object) for each in by_label(kinds, labels, "kinds")]
+    if len(items) != shape[0]:
+        raise ValueError(f"Expected kinds of each of {shape[0]} bags, got {len(items)}.")
     for i, (item, size) in enumerate(zip(items, sizes or map(len, items), strict=True)):
         if len(item) != size:
             raise ValueError(
                 f"{name((i,))}: expected a kind for each of {size} atoms, got {len(item)}."
             )
-    padded = np.full(present.shape, items[0][0], dtype=object)
+    padded = np.full(shape, items[0][0], dtype=object)
     for row, item in zip(padded, items, strict=True):
         row[: len(item)] = item
     return with_kinds(clouds, padded, name)
-
-
-def _entries(values: Any) -> list[Any]:
-    """Return the entries of a one-dimensional array, list, tensor or column."""
-    found = cells(values)
-    if found is None:
-        found = values.tolist() if hasattr(values, "tolist") else list(values)
-    return list(found)
 
 
 def renumbered(
@@ -108,36 +110,4 @@ def renumbered(
 
 def union(names: Sequence[KindNames]) -> KindNames:
     """Return all kinds in sorted order."""
-    return tuple(_sorted({kind for each in names for kind in each}))
-
-
-def _numbered(
-    kinds: npt.NDArray[Any], present: npt.NDArray[np.bool_], name: Name
-) -> tuple[npt.NDArray[np.intp], KindNames]:
-    """Return the number of each kind, and the distinct kinds of atoms that are present."""
-    missing = kinds != kinds if kinds.dtype != object else np.vectorize(is_missing)(kinds)
-    if (missing & present).any():
-        *cloud, atom = np.argwhere(missing & present)[0].tolist()
-        raise ValueError(
-            f"{name(tuple(cloud))}: expected a kind for each atom, got {kinds[(*cloud, atom)]!r} in "
-            f"atom {atom}."
-        )
-    if kinds.dtype != object:
-        distinct = np.unique(kinds[present])
-        places = np.searchsorted(distinct, kinds).clip(max=len(distinct) - 1)
-        return np.where(present, places, 0), tuple(distinct.tolist())
-    names = _sorted(set(kinds[present].tolist()))
-    numbers = {kind: place for place, kind in enumerate(names)}
-    found = [
-        0 if gone else numbers[kind] for kind, gone in zip(kinds.flat, (~present).flat, strict=True)
-    ]
-    return np.array(found, dtype=np.intp).reshape(kinds.shape), tuple(names)
-
-
-def _sorted(kinds: Any) -> list[Hashable]:
-    return sorted(kinds, key=lambda kind: (isinstance(kind, str), kind))
-
-
-def _joined(points: Tensor, numbers: npt.NDArray[np.intp]) -> Tensor:
-    marks = torch.from_numpy(numbers).to(points).unsqueeze(-1)
-    return torch.cat([points, marks.expand(*points.shape[:-1], 1)], dim=-1)
+    return tuple(sorted({kind for each in names for kind in each}))

@@ -90,15 +90,7 @@ def read_bags(bags: Sequence[Data], weights: Any, labels: npt.NDArray[Any] | Non
     if all(array.ndim == 1 for array in arrays):
         arrays = [array[:, None] for array in arrays]
     arrays = point_arrays(arrays, wording)
-    if isinstance(weights, Mapping):
-        keys = [] if labels is None else labels.tolist()
-        if set(keys) != set(weights):
-            raise ValueError(
-                f"Expected weights with the keys of the bags, {keys[:5]}, got weights with keys "
-                f"{list(weights)[:5]}."
-            )
-        weights = [weights[key] for key in keys]
-    masses = [] if weights is None else list(weights)
+    masses = [] if weights is None else by_label(weights, labels, "weights")
     if weights is not None and len(masses) != len(arrays):
         raise ValueError(
             f"Expected one array of weights for each of {len(arrays)} bags, got {len(masses)}."
@@ -109,6 +101,23 @@ def read_bags(bags: Sequence[Data], weights: Any, labels: npt.NDArray[Any] | Non
     filled = torch.cat(tensors[len(arrays) :]) if given else flat.new_ones(len(flat))
     sizes = torch.tensor([len(array) for array in arrays], device=flat.device)
     return validated(pad(flat, sizes), pad(filled, sizes), wording)
+
+
+def by_label(values: Any, labels: npt.NDArray[Any] | None, noun: str) -> list[Any]:
+    """Return what belongs to each bag as a list, given a list or a dictionary by label.
+
+    Raises:
+        ValueError: If a dictionary has other keys than the bags.
+    """
+    if not isinstance(values, Mapping):
+        return list(values)
+    keys = [] if labels is None else labels.tolist()
+    if set(keys) != set(values):
+        raise ValueError(
+            f"Expected {noun} with the keys of the bags, {keys[:5]}, got {noun} with keys "
+            f"{list(values)[:5]}."
+        )
+    return [values[key] for key in keys]
 
 
 def read_ragged(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,22 +51,23 @@ def read_frame(
     if kind is not None:
         entries[kind] = object_array(cells(column(read, kind)) or [])
     if drop:
-        ids, entries = _without_gaps(ids, entries)
+        kept = _whole(ids, entries.values())
+        ids, entries = ids[kept], {name: np.asarray(e)[kept] for name, e in entries.items()}
     values = [torch.from_numpy(_numbers(entries[name], name, ids)) for name in given]
     points = torch.stack(values[: len(names)], -1)
     weights = torch.ones_like(values[0]) if weight is None else values[-1]
-    found = split_rows_by_bag(points, weights, ids, bag)
-    if kind is None:
-        return *found, None
-    of_bags: dict[Any, list[Any]] = {label: [] for label in found[1].tolist()}
-    for label, each in zip(ids.tolist(), entries[kind], strict=True):
-        of_bags[label].append(each)
-    return *found, list(of_bags.values())
+    return split_rows_by_bag(points, weights, ids, bag, kinds=entries.get(str(kind)))
 
 
 def split_rows_by_bag(
-    points: Tensor, weights: Tensor, ids: npt.NDArray[Any], bag: str, noun: str = "Bag"
-) -> tuple[Clouds, npt.NDArray[Any]]:
+    points: Tensor,
+    weights: Tensor,
+    ids: npt.NDArray[Any],
+    bag: str,
+    *,
+    noun: str = "Bag",
+    kinds: npt.NDArray[Any] | None = None,
+) -> tuple[Clouds, npt.NDArray[Any], list[npt.NDArray[Any]] | None]:
     """Group atoms by bag, keeping their order within each bag.
 
     Args:
@@ -75,10 +76,11 @@ def split_rows_by_bag(
         ids: The bag of each atom.
         bag: Name of the column of bags, for error messages.
         noun: What a bag is called in error messages.
+        kinds: The kinds of the atoms, or None.
 
     Returns:
         A ``B x n x d`` tensor of points, a ``B x n`` tensor of normalised weights, and the masses of the
-        bags; and their names in order of first appearance.
+        bags; their names in order of first appearance; and for each the kinds of its atoms, or None.
 
     Raises:
         ValueError: If the bag of an atom is missing or unhashable, or atoms or weights are invalid.
@@ -95,31 +97,26 @@ def split_rows_by_bag(
         )
     order = np.argsort(code, kind="stable")
     counts = np.bincount(code)
-    labels = ids[order[np.cumsum(counts) - counts]]
-    sizes = torch.from_numpy(counts)
+    firsts = np.cumsum(counts) - counts
+    labels, sizes = ids[order[firsts]], torch.from_numpy(counts)
     padded = pad(points[order], sizes), pad(weights[order], sizes)
-    return validated(*padded, Wording(noun, labels=labels)), labels
+    of_bags = None if kinds is None else np.split(kinds[order], firsts[1:])
+    return validated(*padded, Wording(noun, labels=labels)), labels, of_bags
 
 
-def _without_gaps(
-    ids: npt.NDArray[Any], entries: dict[str, Any]
-) -> tuple[npt.NDArray[Any], dict[str, Any]]:
-    """Return the bags and columns of the atoms that lack no value; warn of the others."""
-    arrays = {name: np.asarray(values, dtype=object) for name, values in entries.items()}
-    gaps = np.array([[is_missing(v) for v in values] for values in arrays.values()]).any(0)
+def _whole(ids: npt.NDArray[Any], entries: Iterable[Any]) -> npt.NDArray[np.bool_]:
+    """Return which atoms lack no value, and warn of the others."""
+    each = [[is_missing(v) for v in np.asarray(e, dtype=object)] for e in entries]
+    gaps: npt.NDArray[np.bool_] = np.logical_or.reduce(each)
     if gaps.any():
-        left, everything = set(ids[~gaps].tolist()), dict.fromkeys(ids.tolist())
-        empty = [each for each in everything if each not in left]
-        named = (
-            f" No atom is left of the bags {reprlib.repr(empty)}, which are left out."
-            if empty
-            else ""
-        )
+        left = set(ids[~gaps].tolist())
+        empty = [each for each in dict.fromkeys(ids.tolist()) if each not in left]
+        named = f" No atom is left of the bags {reprlib.repr(empty)}, which are left out."
         warn(
-            f"{gaps.sum()} of {len(ids)} atoms lack a value and are left out.{named}",
+            f"{gaps.sum()} of {len(ids)} atoms lack a value and are left out.{named if empty else ''}",
             MissingWarning,
         )
-    return ids[~gaps], {name: values[~gaps] for name, values in arrays.items()}
+    return ~gaps
 
 
 def _numbers(values: Any, name: str, ids: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
@@ -163,7 +160,8 @@ def read_cells(
         raise TypeError(f"Expected an AnnData object, got {type(adata).__name__}.")
     ids = np.asarray(column(table(adata.obs, [sample]), sample))
     points = torch.from_numpy(_dense(*_selected(adata, rep, layer)))
-    return split_rows_by_bag(points, points.new_ones(len(points)), ids, sample, "Sample")
+    ones = points.new_ones(len(points))
+    return split_rows_by_bag(points, ones, ids, sample, noun="Sample")[:2]
 
 
 def _selected(

@@ -9,6 +9,7 @@ from typing import Any, Self, TypeAlias
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from gp_distributions.measures.arrays import integer, object_array
 from gp_distributions.measures.covariates import Covariates, Level
@@ -254,12 +255,11 @@ class MixedEncoding:
         if set(parts) != set(self.blocks):
             raise ValueError(f"Expected the blocks {list(self.blocks)}, got {list(parts)}.")
         dtype, device = common_dtype_and_device(parts)
-        fixed: list[Tensor] = []
-        tail: list[PointClouds | GaussianMixtures] = []
+        rows: dict[str, Tensor] = {}
         for name, block in self.blocks.items():
             part = parts[name]
             if isinstance(block, CovariateEncoding) and isinstance(part, Covariates):
-                fixed.append(block.encode(part, name).to(device, dtype))
+                rows[name] = block.encode(part, name).to(device, dtype)
             elif isinstance(part, Covariates) or _block(part) != block:
                 expected = "covariates"
                 if isinstance(block, Block):
@@ -267,13 +267,24 @@ class MixedEncoding:
                 raise ValueError(
                     f"Block {name!r}: expected {expected}, as in the training data, got {part}."
                 )
-            elif isinstance(part, Gaussians):
-                fixed.append(part.pack())
             else:
-                tail.append(part)
-        most = max((part.weights.shape[-1] for part in tail), default=0) if atoms is None else atoms
-        slots = [part.pack(most).unflatten(-1, (most, -1)) for part in tail]
-        return torch.cat([*fixed, *([torch.cat(slots, dim=-1).flatten(-2)] if slots else [])], -1)
+                rows[name] = part.pack() if isinstance(part, Gaussians) else part.pack(atoms)
+        return self.join(rows)
+
+    def join(self, rows: Mapping[str, Tensor]) -> Tensor:
+        """Join the rows of blocks, ``... x width`` each, in which clouds may have unequal sizes."""
+        places = self.columns.items()
+        fixed = [rows[name] for name, place in places if not isinstance(place, Slots)]
+        slots = [
+            rows[name].unflatten(-1, (-1, place.size))
+            for name, place in places
+            if isinstance(place, Slots)
+        ]
+        if slots:
+            most = max(part.shape[-2] for part in slots)
+            padded = [pad(part, (0, 0, 0, most - part.shape[-2])) for part in slots]
+            fixed.append(torch.cat(padded, dim=-1).flatten(-2))
+        return torch.cat(fixed, dim=-1)
 
     def decode(self, rows: Tensor) -> dict[str, Part]:
         """Read blocks from an ``N x width`` tensor of rows: the inverse of :meth:`encode`."""
@@ -287,41 +298,6 @@ class MixedEncoding:
             else:
                 parts[name] = readers[block.kind](chosen, block.dim)
         return parts
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the encoding as plain data that JSON can hold."""
-        return {
-            name: {"kind": block.kind, "dim": block.dim}
-            if isinstance(block, Block)
-            else [
-                [column, "levels", list(kind.values)]
-                if isinstance(kind, Levels)
-                else [column, "gaps", [kind.of]]
-                if isinstance(kind, Gaps)
-                else [column, "scaling", [kind.mean, kind.scale]]
-                for column, kind in block.columns.items()
-            ]
-            for name, block in self.blocks.items()
-        }
-
-    @classmethod
-    def from_dict(cls, plain: Mapping[str, Any]) -> MixedEncoding:
-        """Read an encoding from plain data: the inverse of :meth:`as_dict`."""
-        return cls(
-            {
-                name: Block(block["kind"], block["dim"])
-                if isinstance(block, dict)
-                else CovariateEncoding(
-                    {
-                        column: Levels(tuple(values))
-                        if kind == "levels"
-                        else (Gaps if kind == "gaps" else Scaling)(*values)
-                        for column, kind, values in block
-                    }
-                )
-                for name, block in plain.items()
-            }
-        )
 
 
 def common_dtype_and_device(parts: Mapping[str, Part]) -> tuple[torch.dtype, torch.device]:

@@ -108,12 +108,14 @@ class PointClouds(WeightedContainer):
         read = read_arrays(points, weights)
         check_normals(*read[:2], num_normals, Wording())
         marked, names = with_kinds(read, kinds, Wording())
-        self._fill(*marked, **_known(geometric, num_normals, names))
+        self._fill(*marked, geometric=geometric, num_normals=num_normals, kind_names=names)
         self._warn()
 
     def _fill(self, *tensors: Tensor, labels: npt.NDArray[Any] | None = None, **known: Any) -> None:
         points, weights, *mass = tensors  # clouds have mass one if nothing else is said
         mass = mass or [weights.new_ones(weights.shape[:-1])]
+        if known.get("num_normals"):
+            known["geometric"] = True
         super()._fill(points, weights, *mass, labels=labels, **known)
 
     @property
@@ -218,6 +220,8 @@ class PointClouds(WeightedContainer):
             items, weights = map(list, zip(*map(_opened, items), strict=True))
         read = read_bags(items, weights, names)
         num_normals = num_normals or common.get("num_normals", 0)
+        geometric = geometric or common.get("geometric", False)
+        known = {"geometric": geometric, "num_normals": num_normals}
         wording = Wording(labels=names)
         check_normals(*read[:2], num_normals, wording)
         sizes = list(map(len, items))
@@ -225,8 +229,7 @@ class PointClouds(WeightedContainer):
         if whole:
             masses = torch.stack([cloud.mass for cloud in clouds])
             read = read[0], read[1], masses.to(read[1])
-        geometric = geometric or common.get("geometric", False)
-        return cls._read(*read, labels=names, **_known(geometric, num_normals, kind_names))
+        return cls._read(*read, labels=names, kind_names=kind_names, **known)
 
     @classmethod
     def from_ragged(
@@ -270,7 +273,7 @@ class PointClouds(WeightedContainer):
         if kinds is not None:
             kinds = np.split(np.asarray(kinds), real_array(offsets, "Offsets")[1:-1])
         read, kind_names = with_listed_kinds(read, kinds, names, Wording(labels=names))
-        return cls._read(*read, labels=names, **_known(False, 0, kind_names))
+        return cls._read(*read, labels=names, kind_names=kind_names)
 
     @classmethod
     def from_frame(
@@ -321,7 +324,7 @@ class PointClouds(WeightedContainer):
         drop = missing is not None
         read, labels, kinds = read_frame(frame, bag, columns, weight, kind, drop=drop)
         clouds, names = with_listed_kinds(read, kinds, labels, Wording(labels=labels))
-        return cls._read(*clouds, labels=labels, **_known(False, 0, names))
+        return cls._read(*clouds, labels=labels, kind_names=names)
 
     @classmethod
     def from_fractions(
@@ -512,7 +515,7 @@ class PointClouds(WeightedContainer):
         """
         items, labels = listed(curves, "curve")
         read, count = read_curves(items, closed=closed, atoms=atoms, normals=normals, labels=labels)
-        return cls._read(*read, labels=labels, **_known(True, count))
+        return cls._read(*read, labels=labels, geometric=True, num_normals=count)
 
     @classmethod
     def from_meshes(
@@ -578,7 +581,7 @@ class PointClouds(WeightedContainer):
         items, labels = listed(meshes, "mesh")
         labels = stems(items) if labels is None else labels
         read, count = read_meshes(items, atoms=atoms, seed=seed, normals=normals, labels=labels)
-        return cls._read(*read, labels=labels, **_known(True, count))
+        return cls._read(*read, labels=labels, geometric=True, num_normals=count)
 
     @classmethod
     def unpack(cls, rows: Data, dim: int) -> PointClouds:
@@ -681,8 +684,8 @@ class PointClouds(WeightedContainer):
         count = integer(neighbors, "neighbors", least=self.dim)
         found = estimated(self.points, self.weights, count, Wording(labels=self.labels))
         points = torch.cat([self.points, found], dim=-1)
-        known = _known(True, found.shape[-1])
-        return self._unchecked(points, self.weights, self.mass, labels=self.labels, **known)
+        kept = points, self.weights, self.mass
+        return self._unchecked(*kept, labels=self.labels, num_normals=found.shape[-1])
 
     def pairs(
         self,
@@ -789,32 +792,21 @@ class PointClouds(WeightedContainer):
         if not len(marks):
             return super()._centre_and_scale(scale)
         positions = PointClouds._unchecked(self.positions, self.weights)
-        if not self.num_normals:
-            centre, scales = positions._centre_and_scale(scale)
-            return torch.cat([centre, marks]), torch.cat([scales.expand_as(centre), marks + 1])
-        centre, given = positions._centre_and_scale(1.0 if scale is None else scale)
-        if bool((given != given.max()).any()):
+        spread = self.num_normals > 0 and scale is None
+        centre, scales = positions._centre_and_scale(1.0 if spread else scale)
+        if self.num_normals and bool((scales != scales.max()).any()):
             raise ValueError(
                 "Expected one scale for all positions of clouds with normals, since a stretched shape "
-                f"has other normals, got {given.tolist()}. Scale the shapes before they are read."
+                f"has other normals, got {scales.tolist()}. Scale the shapes before they are read."
             )
-        common = given.max()
-        if scale is None:
+        if spread:
             squares = (self.weights * (self.positions - centre).square().sum(-1)).sum(-1)
-            common = (squares.mean() / len(centre)).sqrt()
-            if not bool(common > 0):
+            scales = (squares.mean() / len(centre)).sqrt()
+            if not bool(scales > 0):
                 raise ValueError(
                     f"Expected several positions, whose spread is the scale, got {self}; pass scale=."
                 )
-        return torch.cat([centre, marks]), torch.cat([common.expand_as(centre), marks + 1])
-
-
-def _known(geometric: bool, num_normals: int, kind_names: KindNames = ()) -> dict[str, Any]:
-    return {
-        "geometric": geometric or num_normals > 0,
-        "num_normals": num_normals,
-        "kind_names": kind_names,
-    }
+        return torch.cat([centre, marks]), torch.cat([scales.expand_as(centre), marks + 1])
 
 
 def _opened(bag: Any) -> tuple[Any, Data]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from gp_distributions.judging.intervals import Groups, calibration, reliability
 from gp_distributions.plotting.drawing import Axes, Values, as_array, given_or_new, line_style
@@ -72,8 +71,15 @@ def plot_calibration(
         # The band in which the coverage of calibrated predictions lies by chance.
         low, high = ([0, *(end / count), 1] for end in binom.interval(_CHANCE, count, inner))
         named = any(band.get_label() == _BAND for band in ax.collections)
-        band: dict[str, Any] = {"color": style["color"], "alpha": 0.1, "linewidth": 0}
-        ax.fill_between([0, *inner, 1], low, high, **band, label=None if named else _BAND)
+        ax.fill_between(
+            [0, *inner, 1],
+            low,
+            high,
+            color=style["color"],
+            alpha=0.1,
+            linewidth=0,
+            label=None if named else _BAND,
+        )
     ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
     ax.set(xlabel="nominal coverage of intervals", ylabel="observed coverage")
     ax.legend(frameon=False, fontsize=8)

@@ -49,8 +49,7 @@ def line_style(number: int) -> dict[str, Any]:
 
 def write_beside(ax: Axes, text: str, reach: float, place: int) -> None:
     """Write small text to the right of a bar or point in a row of a plot."""
-    style: dict[str, Any] = {"xytext": (6, 0), "textcoords": "offset points", "va": "center"}
-    ax.annotate(text, (reach, place), fontsize=7, **style)
+    ax.annotate(text, (reach, place), (6, 0), textcoords="offset points", va="center", fontsize=7)
 
 
 def name_rows(ax: Axes, names: Sequence[str], label: str) -> None:

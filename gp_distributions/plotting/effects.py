@@ -90,17 +90,20 @@ def plot_effect(
     if not 0 < level < 1:
         raise ValueError(f"Expected a level between 0 and 1, such as 0.95, got {level}.")
     chosen, column = place = _place(X, block)
-    found = {each: _typical(X, each) for each in _places(X)}
-    names = dict.fromkeys(found, _name(X, 0))
+    places = _places(X)
+    fixed = {other: _typical(X, *other) for other in places if other[1] is not None}
     for key, value in (at or {}).items():
-        other = _place(X, key)
-        if other == place:
+        if _place(X, key) == place:
             raise ValueError(f"Expected values of inputs other than {block!r} as at=.")
-        names[other] = str(value) if isinstance(value, str | int | np.integer) else "given"
-        found[other] = value if other[1] else _distribution(X, other[0], value)
+        fixed[_place(X, key)] = value
+    names, others = dict.fromkeys(places, _name(X, 0)), X[:1]
+    for other, value in fixed.items():
+        named = other[1] is not None or isinstance(value, str | int | np.integer)
+        names[other] = _text(value) if named else "given"
+        others = _with(others, other, [value] if other[1] else _distribution(X, other[0], value))
 
     def curves(shown: Any) -> list[tuple[str, NDArray[np.float64], NDArray[np.float64] | None]]:
-        inputs = _inputs(X, found | {place: shown}, len(shown))
+        inputs = _with(others[[0] * len(shown)], place, shown)
         return _curves(model, inputs, level, observation_noise, output)
 
     part, ticks = X.blocks[chosen], None
@@ -132,22 +135,26 @@ def plot_effect(
         _draw(ax, positions, mean, half, path or ticks is None, called, level)
     if ticks is not None:
         long = sum(map(len, ticks)) > 40
-        style: dict[str, Any] = {"rotation": 30, "ha": "right"} if long else {}
-        ax.set_xticks(range(len(ticks)), ticks, **style)
+        ax.set_xticks(
+            range(len(ticks)), ticks, rotation=30 if long else 0, ha="right" if long else "center"
+        )
         ax.margins(x=0.05 if path else 0.15)
     else:
         marks = as_array(known)
-        rug: dict[str, Any] = {"s": 20, "color": "0.5", "marker": "|", "linewidths": 0.7}
-        ax.scatter(marks, 0 * marks + 0.02, transform=ax.get_xaxis_transform(), **rug)
+        ax.scatter(
+            marks,
+            0 * marks + 0.02,
+            s=20,
+            color="0.5",
+            marker="|",
+            linewidths=0.7,
+            transform=ax.get_xaxis_transform(),
+        )
     ax.set(xlabel=column or chosen, ylabel=label)
     ax.legend(frameon=False, fontsize=8)
     if not name:
-        fixed = ", ".join(
-            f"{other[1] or other[0]} = {names[other] if other[1] is None else _text(value)}"
-            for other, value in found.items()
-            if other != place
-        )
-        ax.set_title(textwrap.fill(f"at {fixed}" if fixed else "", 60), fontsize=9)
+        told = [f"{of or name} = {names[name, of]}" for name, of in places if (name, of) != place]
+        ax.set_title(textwrap.fill(f"at {', '.join(told)}" if told else "", 60), fontsize=9)
     return ax
 
 
@@ -178,11 +185,9 @@ def _text(value: Any) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
-def _typical(X: MixedInputs, place: Place) -> Any:
-    """Return the median, the most frequent category, or the first distribution."""
-    part, column = X.blocks[place[0]], str(place[1])
-    if not isinstance(part, Covariates):
-        return part[:1]
+def _typical(X: MixedInputs, block: str, column: str | None) -> Any:
+    """Return the median of a column, or its most frequent category."""
+    part: Any = X.blocks[block]
     values = part.columns[column]
     if isinstance(values, Tensor):
         return values.detach().double().quantile(0.5).item()
@@ -205,27 +210,16 @@ def _distribution(X: MixedInputs, block: str, value: Any) -> Any:
     )
 
 
-def _inputs(X: MixedInputs, values: Mapping[Place, Any], count: int) -> MixedInputs:
-    """Return mixed inputs of the given values, of which there are ``count`` or one for each place."""
-    blocks: dict[str, Any] = {}
-    for (block, column), given in values.items():
-        part = X.blocks[block]
-        if not isinstance(part, Covariates):
-            every = given[torch.zeros(count, dtype=torch.int64)] if len(given) == 1 else given
-            blocks[block] = type(part).unpack(every.pack(), part.dim)  # without labels
-            continue
-        several = isinstance(given, list | tuple | np.ndarray)
-        listed = list(given) if several else [given] * count
-        known = part.columns[str(column)]
-        blocks.setdefault(block, {})[column] = (
-            torch.as_tensor(np.asarray(listed, dtype=np.float64)).to(known)
-            if isinstance(known, Tensor)
-            else object_array(listed)
-        )
-    for block, part in X.blocks.items():
-        if isinstance(part, Covariates):
-            blocks[block] = Covariates(blocks[block], part.levels)
-    return MixedInputs(**blocks)
+def _with(X: MixedInputs, place: Place, values: Any) -> MixedInputs:
+    """Return the inputs with other values of a block or column."""
+    block, column = place
+    if column is None:
+        return X._with({block: values})
+    part: Any = X.blocks[block]
+    known, listed = part.columns[column], list(values)
+    numeric = isinstance(known, Tensor)
+    found = known.new_tensor(np.array(listed, float)) if numeric else object_array(listed)
+    return X._with({block: Covariates({**part.columns, column: found}, part.levels)})
 
 
 def _mixtures(clouds: PointClouds) -> tuple[PointClouds, NDArray[np.float64]]:
@@ -270,19 +264,20 @@ def _draw(
     name: str,
     level: float,
 ) -> None:
-    number = len(ax.lines)
+    number, interval = len(ax.lines), f"{level:.0%} interval"
     style = line_style(number)
-    if continuous:
-        ax.plot(x, mean, color=style["color"], linestyle=style["linestyle"], label=name or "mean")
-        if half is not None:
-            band: dict[str, Any] = {"color": style["color"], "alpha": 0.15, "linewidth": 0}
-            ax.fill_between(
-                x, mean - half, mean + half, **band, label=None if name else f"{level:.0%} interval"
-            )
+    if not continuous:
+        style = style | {"linestyle": "none", "label": name or f"mean, {interval}"}
+        ax.errorbar(x + 0.08 * number, mean, yerr=half, markersize=5, **style)
         return
-    options = {
-        "color": style["color"],
-        "marker": style["marker"],
-        "label": name or f"mean, {level:.0%} interval",
-    }
-    ax.errorbar(x + 0.08 * number, mean, yerr=half, linestyle="none", markersize=5, **options)
+    ax.plot(x, mean, label=name or "mean", **style | {"marker": ""})
+    if half is not None:
+        ax.fill_between(
+            x,
+            mean - half,
+            mean + half,
+            color=style["color"],
+            alpha=0.15,
+            linewidth=0,
+            label=None if name else interval,
+        )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from gp_distributions.distances.transport import TransportDistance
 from gp_distributions.measures import PointClouds
 from gp_distributions.plotting.drawing import Axes, as_array, given_or_new
@@ -60,14 +58,17 @@ def plot_plan(distance: TransportDistance, cloud: PointClouds, *, ax: Axes | Non
     x, y = atoms[used].T
     ax.scatter(x, y, s=8, color="black", linewidths=0, zorder=2, label="cloud")
     sizes = 20 + 80 * weights / weights.max()
-    style: dict[str, Any] = {
-        "facecolor": "white",
-        "edgecolor": "#b2182b",
-        "linewidths": 1.5,
-        "zorder": 3,
-    }
     x, y = circles.T
-    ax.scatter(x, y, s=sizes, label="reference", **style)
+    ax.scatter(
+        x,
+        y,
+        s=sizes,
+        facecolor="white",
+        edgecolor="#b2182b",
+        linewidths=1.5,
+        zorder=3,
+        label="reference",
+    )
     ax.margins(0.1)
     ax.set_aspect("equal", adjustable="datalim")
     ax.legend(frameon=False)

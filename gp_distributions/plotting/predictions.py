@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from gp_distributions.numerics.predictions import standardized_errors
 from gp_distributions.plotting.drawing import Axes, Values, as_array, given_or_new
 
@@ -56,8 +54,16 @@ def plot_predictions(
         (~missed, "#9ecae1", f"{100 * level:g}% interval"),
         (missed, "#b2182b", f"misses the truth ({missed.mean():.1%})"),
     ):
-        style: dict[str, Any] = {"fmt": "none", "ecolor": color, "elinewidth": 0.8}
-        ax.errorbar(y[chosen], m[chosen], yerr=half[chosen], alpha=0.6, label=name, **style)
+        ax.errorbar(
+            y[chosen],
+            m[chosen],
+            yerr=half[chosen],
+            fmt="none",
+            ecolor=color,
+            elinewidth=0.8,
+            alpha=0.6,
+            label=name,
+        )
     ax.scatter(y, m, s=6, color="black", linewidths=0, zorder=4, label="predictive mean")
     ax.set(xlabel=f"true {label}".strip(), ylabel=f"predicted {label}".strip())
     ax.legend(loc="upper left", frameon=False)

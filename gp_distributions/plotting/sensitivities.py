@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from gp_distributions.judging import Sensitivity
@@ -68,8 +66,8 @@ def plot_sensitivity(
     if by == "points" and largest > 0:
         reach = 0.2 * np.ptp(atoms, axis=0).max() or 1.0
         arrows = gradient * (reach / largest)
-        style: dict[str, Any] = {"width": 0.004, "color": "#b2182b"}
-        ax.quiver(x, y, *arrows.T, angles="xy", scale_units="xy", scale=1, **style)
+        axes = {"angles": "xy", "scale_units": "xy"}
+        ax.quiver(x, y, *arrows.T, scale=1, width=0.004, color="#b2182b", **axes)
         ax.update_datalim(atoms + arrows)
         ax.autoscale_view()
     ax.set_aspect("equal", adjustable="datalim")

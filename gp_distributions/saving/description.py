@@ -5,7 +5,6 @@ Only classes in a fixed list are supported. A name in a file is looked up in tha
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import itertools
 import numbers
@@ -27,7 +26,17 @@ from torch import Tensor
 from torch.nn import Module, Parameter
 
 from gp_distributions import distances, kernels, measures
+from gp_distributions.measures.atom_encoding import AtomEncoding
+from gp_distributions.measures.encoding import (
+    CovariateEncoding,
+    Gaps,
+    Levels,
+    MixedEncoding,
+    Scaling,
+)
 from gp_distributions.models.atoms import ScaledTargets
+from gp_distributions.models.choice import Choice
+from gp_distributions.models.collapsed import CollapsedSums, ExplicitFeatures, InducingFeatures
 from gp_distributions.models.draw_noise import DrawNoiseLikelihood
 from gp_distributions.models.likelihoods import (
     BinomialLikelihood,
@@ -38,6 +47,7 @@ from gp_distributions.models.normalization import NormalizeClouds
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.models.shared_kernel import SharedNoise
 from gp_distributions.rows.columns import Slots
+from gp_distributions.rows.layout import Block
 from gp_distributions.saving.objects import TAKEN_APART
 
 _PACKAGES = (distances, kernels, measures, constraints, gpytorch_kernels, means, priors)
@@ -66,6 +76,8 @@ _CLASSES: tuple[type[Any], ...] = (
     Normalize,
     Standardize,
     torch.nn.Softplus,
+    *(AtomEncoding, MixedEncoding, CovariateEncoding, Scaling, Levels, Gaps, Block, Slots),
+    *(Choice, CollapsedSums, ExplicitFeatures, InducingFeatures),
     *TAKEN_APART,
 )
 # Names start with the library that defines the class: "gpytorch.ScaleKernel".
@@ -141,8 +153,6 @@ class Description:
             return {"size": list(value)}
         if isinstance(value, torch.dtype):
             return {"dtype": str(value).removeprefix("torch.")}
-        if isinstance(value, Slots):
-            return {"slots": list(dataclasses.astuple(value))}
         if isinstance(value, tuple):
             return {"tuple": [self.of(item, where) for item in value]}
         if isinstance(value, list | torch.nn.ModuleList):
@@ -221,8 +231,6 @@ def restore(objects: Sequence[dict[str, Any]], tensors: Sequence[Tensor]) -> lis
                 return torch.Size(content)
             case "dtype":
                 return _dtype(content)
-            case "slots":
-                return Slots(*content)
             case "tuple":
                 return tuple(value_of(content))
             case "items":

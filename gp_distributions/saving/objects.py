@@ -13,12 +13,8 @@ from gp_distributions.estimators import (
     DistributionGPClassifier,
     DistributionGPRegressor,
 )
-from gp_distributions.measures import MixedEncoding
-from gp_distributions.measures.atom_encoding import AtomEncoding
 from gp_distributions.models.aggregate_gp import AggregateGP
-from gp_distributions.models.choice import Choice
 from gp_distributions.models.classification import ClassificationGP
-from gp_distributions.models.collapsed import CollapsedSums, ExplicitFeatures, InducingFeatures
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.equal_mixture import EqualMixture
 from gp_distributions.models.integrated_gp import IntegratedGP
@@ -71,7 +67,7 @@ def _exact(model: DistributionGP) -> dict[str, Any]:
         "targets": targets,
         "numbers": numbers,
         "members": [] if model.mixture is None else model.members,
-        "choice": None if model.choice is None else vars(model.choice),
+        "choice": model.choice,
         "chooses_metric": model.chooses_metric,
         "outputs": model.num_outputs,
         "output_axes": model._subset_batch_dict,
@@ -102,8 +98,7 @@ def _make_exact(cls: type[DistributionGP], described: dict[str, Any]) -> Distrib
         model.encoding = described["encoding"]
     if described["members"]:
         model.mixture = EqualMixture(described["members"])
-    if described["choice"] is not None:
-        model.choice = Choice(**described["choice"])
+    model.choice = described["choice"]
     model.chooses_metric = described["chooses_metric"]
     model.train_inputs = (inputs,)
     model._subset_batch_dict = described["output_axes"]
@@ -187,9 +182,4 @@ TAKEN_APART: dict[type[Any], _Pair] = {
     DistributionGPClassifier: _ESTIMATOR,
     CloudScaler: _ESTIMATOR,
     Pipeline: _ESTIMATOR,
-    MixedEncoding: (MixedEncoding.as_dict, lambda cls, parts: cls.from_dict(parts)),
-    CollapsedSums: (vars, _call),
-    InducingFeatures: (_attributes("covar_module", "rows", "factor", "dtype"), _call),
-    ExplicitFeatures: (_attributes("covar_module"), _call),
-    AtomEncoding: (_attributes("kind_names", "masses"), _call),
 }

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -25,50 +25,13 @@ from gp_distributions.sharding.tables import (
 
 if TYPE_CHECKING:
     import pyarrow
-    import pyarrow.parquet
+    import pyarrow.dataset
+
+# Size of a file, and time of its last change if the file system keeps it.
+Stamp: TypeAlias = tuple[int, int | None]
 
 # Files whose bags are found at the same time; most of the time goes into waiting for the disk.
 _FILES_AT_A_TIME = 8
-
-
-@dataclass(frozen=True)
-class ParquetFile:
-    """A file, as it was when its bags were found.
-
-    Attributes:
-        path: Path to the file.
-        filesystem: File system of PyArrow.
-        stamp: Its size, and the time of its last change if the file system keeps it.
-    """
-
-    path: str
-    filesystem: Any
-    stamp: tuple[int, int | None]
-
-    @classmethod
-    def at(cls, path: str, filesystem: Any) -> ParquetFile:
-        """Describe the file at a path."""
-        info = filesystem.get_file_info(path)
-        return cls(path, filesystem, (info.size or 0, info.mtime_ns))
-
-    def opened(self) -> pyarrow.parquet.ParquetFile:
-        """Open the file.
-
-        Raises:
-            PieceError: If it has changed.
-        """
-        import pyarrow.parquet as pq
-
-        if ParquetFile.at(self.path, self.filesystem).stamp != self.stamp:
-            raise PieceError(
-                f"{self.path} has changed since ShardedClouds.from_parquet read it. Call it again."
-            )
-        return pq.ParquetFile(
-            self.path,
-            filesystem=self.filesystem,
-            pre_buffer=True,
-            page_checksum_verification=True,
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,23 +39,23 @@ class ParquetPiece(BagPiece):
     """Consecutive bags of a file.
 
     Attributes:
-        file: The file.
+        fragment: The row groups that hold the rows.
+        stamp: Size of the file, and time of its last change, when its bags were found.
         layout: Its columns.
-        groups: The row groups that hold the rows, the first and the one after the last.
         start: First row of the piece, counted from the first row of these groups.
         first: First row of the piece, counted from the first row of the file.
     """
 
-    file: ParquetFile
+    fragment: pyarrow.dataset.ParquetFileFragment
+    stamp: Stamp
     layout: Layout
-    groups: tuple[int, int]
     start: int
     first: int
 
     @property
     def name(self) -> str:  # type: ignore[override]
         """Where the piece lies."""
-        return f"{self.file.path}, rows {self.first} to {self.first + self.offsets[-1] - 1}"
+        return f"{self.fragment.path}, rows {self.first} to {self.first + self.offsets[-1] - 1}"
 
     @property
     def dim(self) -> int:  # type: ignore[override]
@@ -114,20 +77,37 @@ class ParquetPiece(BagPiece):
 
     def describe(self, *, first: bool = True) -> Any:
         """Return the file without its folder, what was read of it, and the targets."""
-        name = self.file.path.rpartition("/")[2]
-        return name, self.file.stamp, vars(self.layout), self.first, self.offsets, self.given
+        name = self.fragment.path.rpartition("/")[2]
+        return name, self.stamp, vars(self.layout), self.first, self.offsets, self.given
 
     def _table(self, columns: list[str]) -> pyarrow.Table:
-        with self.file.opened() as file:
-            table = file.read_row_groups(range(*self.groups), columns, use_threads=False)
+        if _stamp(self.fragment) != self.stamp:
+            raise PieceError(
+                f"{self.fragment.path} has changed since ShardedClouds.from_parquet read it. Call it "
+                "again."
+            )
+        table = self.fragment.to_table(columns=columns, **_scan_options())
         return table.slice(self.start, self.offsets[-1])
+
+
+def _stamp(fragment: pyarrow.dataset.ParquetFileFragment) -> Stamp:
+    info = fragment.filesystem.get_file_info(fragment.path)
+    return info.size or 0, info.mtime_ns
+
+
+def _scan_options() -> dict[str, Any]:
+    import pyarrow.dataset as ds
+
+    options = ds.ParquetFragmentScanOptions(pre_buffer=True, page_checksum_verification=True)
+    return {"use_threads": False, "fragment_scan_options": options}
 
 
 @dataclass(frozen=True)
 class _Bags:
     """The bags of a file: rows at which they begin, names, and rows at which row groups begin."""
 
-    file: ParquetFile
+    fragment: pyarrow.dataset.ParquetFileFragment
+    stamp: Stamp
     starts: npt.NDArray[np.int64]
     names: pyarrow.Array
     group_starts: npt.NDArray[np.int64]
@@ -151,14 +131,16 @@ def parquet_pieces(
     paths = [str(p) for p in path] if isinstance(path, list | tuple) else str(path)
     with named(f"Cannot read {paths}"):
         data = ds.dataset(paths, format="parquet")
-    files = data.files if isinstance(paths, list) else sorted(data.files)
+    files = list(data.get_fragments())
+    if isinstance(paths, str):
+        files.sort(key=lambda file: file.path)
     within = layout if targets is None else replace(layout, target=())
     with ThreadPoolExecutor(_FILES_AT_A_TIME) as pool:
-        found = list(pool.map(lambda file: _bags_of(file, data.filesystem, within), files))
+        found = list(pool.map(lambda file: _bags_of(file, within), files))
     found = [part for part in found if len(part.names)]
     if not found:
         raise ValueError(f"Expected rows in Parquet files at {paths}, got none.")
-    with named(found[0].file.path):
+    with named(found[0].fragment.path):
         names = pa.chunked_array([part.names for part in found])
     _check_distinct(names, found, layout.bag)
     given = None if targets is None else _looked_up(targets, layout, names)
@@ -169,30 +151,29 @@ def parquet_pieces(
         low = high
 
 
-def _bags_of(path: str, filesystem: Any, layout: Layout) -> _Bags:
-    """Find where the bags of a file begin, one row group at a time."""
+def _bags_of(fragment: pyarrow.dataset.ParquetFileFragment, layout: Layout) -> _Bags:
+    """Find where the bags of a file begin, a few rows at a time."""
     import pyarrow as pa
 
-    file = ParquetFile.at(path, filesystem)
-    with named(path), file.opened() as opened:
-        existing = opened.schema_arrow.names
+    stamp, path = _stamp(fragment), fragment.path
+    with named(path):
+        schema = fragment.physical_schema
         for name in layout.needed:
-            if existing.count(name) != 1:
-                raise ValueError(f"expected a column {name!r}; columns: {', '.join(existing)}.")
-        groups = [opened.metadata.row_group(i).num_rows for i in range(opened.num_row_groups)]
-        group_starts = np.cumsum([0, *groups])
-        starts = [np.zeros(0, dtype=np.int64)]
-        names = [plain(opened.schema_arrow.empty_table()[layout.bag])]
-        for group, first in enumerate(group_starts[:-1]):
-            column = opened.read_row_group(group, [layout.bag], use_threads=False)[layout.bag]
+            if schema.names.count(name) != 1:
+                raise ValueError(f"expected a column {name!r}; columns: {', '.join(schema.names)}.")
+        first, starts = 0, [np.zeros(0, dtype=np.int64)]
+        names = [plain(schema.empty_table()[layout.bag])]
+        for batch in fragment.to_batches(columns=[layout.bag], **_scan_options()):
             with named(f"{path}, rows from {first}"):
-                rows, values = runs(column, layout.bag)
-            # A bag may go on from the last row group into this one.
+                rows, values = runs(pa.chunked_array(batch.columns), layout.bag)
+            # A bag may go on from the last batch into this one.
             goes_on = bool(len(names[-1]) and len(values) and names[-1][-1] == values[0])
             if len(values) > goes_on:
                 starts.append(rows[goes_on:] + first)
                 names.append(values[goes_on:])
-        return _Bags(file, np.concatenate(starts), pa.concat_arrays(names), group_starts)
+            first += len(batch)
+        group_starts = np.cumsum([0, *(group.num_rows for group in fragment.row_groups)])
+        return _Bags(fragment, stamp, np.concatenate(starts), pa.concat_arrays(names), group_starts)
 
 
 def _check_distinct(names: pyarrow.ChunkedArray, found: Sequence[_Bags], bag: str) -> None:
@@ -200,7 +181,7 @@ def _check_distinct(names: pyarrow.ChunkedArray, found: Sequence[_Bags], bag: st
     if (twice := repeated(names)) is None:
         return
     places = [
-        f"{part.file.path} from row {start}"
+        f"{part.fragment.path} from row {start}"
         for part in found
         for start in part.starts[[name == twice for name in part.names.to_pylist()]]
     ]
@@ -258,13 +239,14 @@ def _divided(
     for low, high in _ranges(found, ends - starts, piece_atoms):
         first, last = int(starts[low]), int(ends[high - 1])
         group = int(np.searchsorted(groups, first, side="right")) - 1
+        after = int(np.searchsorted(groups, last, side="left"))
         yield ParquetPiece(
             offsets=np.append(starts[low:high], last) - first,
             names=found.names[low:high].to_numpy(zero_copy_only=False),
             given=None if given is None else given[low:high].clone(),
-            file=found.file,
+            fragment=found.fragment.subset(row_group_ids=range(group, after)),
+            stamp=found.stamp,
             layout=layout,
-            groups=(group, int(np.searchsorted(groups, last, side="left"))),
             start=first - int(groups[group]),
             first=first,
         )

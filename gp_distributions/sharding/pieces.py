@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -57,8 +57,12 @@ class Piece:
     dim: int | None = None
 
     def read(self, *inputs: Any) -> tuple[Any, ...]:
-        """Read distributions, their targets, and what else belongs to them."""
-        return inputs
+        """Read distributions, their targets, and what else belongs to them.
+
+        Args:
+            *inputs: What :meth:`remote` returned beside the piece, or the results of its futures.
+        """
+        raise NotImplementedError
 
     def remote(self, client: Any) -> tuple[Piece, list[Any]]:
         """Return what to send to a cluster, and what ``read`` takes there, or futures of it."""
@@ -83,19 +87,12 @@ class Piece:
         raise NotImplementedError
 
 
-@dataclass(frozen=True)
-class SentPiece(Piece):
-    """A piece whose content is sent with it."""
-
-    name: str
-
-
 @dataclass(frozen=True, eq=False)
 class HeldPiece(Piece):
     """A piece of an object with a method ``piece``.
 
     Attributes:
-        data: The object.
+        data: The object; None on a worker, which is given the content.
         number: Number of the piece.
         name: Where the content lies, for messages.
     """
@@ -107,12 +104,11 @@ class HeldPiece(Piece):
     def remote(self, client: Any) -> tuple[Piece, list[Any]]:
         """Send the content of the piece, but not the other pieces."""
         with named(self.name):
-            return SentPiece(self.name), list(self.read())
+            return replace(self, data=None), list(self.read())
 
     def read(self, *inputs: Any) -> tuple[Any, ...]:
         """Read the distributions, their targets, and what else belongs to them."""
-        found: tuple[Any, ...] = self.data.piece(self.number)
-        return found
+        return inputs or self.data.piece(self.number)
 
     def describe(self, *, first: bool = True) -> Any:
         """Return the content."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -325,7 +325,7 @@ class ShardedClouds:
             keys = [_keys(seed, i, count) for i, count in enumerate(counts) if count is not None]
             bound = _nth(np.concatenate(keys), wanted)
             numbers = [number for number in numbers if (keys[number] <= bound).any()]
-        draw = Draw(wanted, seed, bound)
+        draw = partial(drawn, wanted, seed, bound)
         label = "Sampling" if progress else None
         held: list[Drawn] = []
         first: Drawn | None = None
@@ -402,27 +402,21 @@ class Drawn:
         return Drawn(self.keys[places.numpy()], self.clouds[places], targets)
 
 
-@dataclass(frozen=True)
-class Draw:
-    """The clouds of a piece that may be in a sample: a task for a pass over pieces.
+def drawn(
+    n: int, seed: int, bound: float, number: int, clouds: PointClouds, targets: Tensor | None
+) -> Drawn:
+    """Return the clouds of a piece that may be in a sample, those with the smallest keys.
 
-    Each cloud has a random key, which depends on the seed, its piece and its place therein. The sample
-    is the ``n`` clouds with the smallest keys.
-
-    Attributes:
+    Args:
         n: Number of clouds to draw.
         seed: Random seed of the keys.
-        bound: Largest key in the sample, if it is known.
+        bound: Largest key in the sample, or infinity.
+        number: Number of the piece.
+        clouds: Its clouds.
+        targets: Their targets.
     """
-
-    n: int
-    seed: int
-    bound: float = np.inf
-
-    def __call__(self, number: int, clouds: PointClouds, targets: Tensor | None) -> Drawn:
-        """Return the clouds with the smallest keys."""
-        keys = _keys(self.seed, number, len(clouds))
-        return Drawn(keys, clouds, targets).up_to(min(self.bound, _nth(keys, self.n)))
+    keys = _keys(seed, number, len(clouds))
+    return Drawn(keys, clouds, targets).up_to(min(bound, _nth(keys, n)))
 
 
 def _keys(seed: int, number: int, count: int) -> npt.NDArray[np.float64]:

@@ -6,8 +6,9 @@ import itertools
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
-from gp_distributions.rows.clouds import join_rows
+from gp_distributions.rows.clouds import join_rows, pad_rows
 
 Clouds = list[tuple[Tensor, Tensor]]
 
@@ -75,13 +76,5 @@ def related_clouds(first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor]) 
 
 def pack_clouds(clouds: Clouds, *, atoms: int | None = None) -> Tensor:
     """Convert clouds to rows of equal width, padded to ``atoms`` atoms with atoms of weight zero."""
-    width = max(len(weights) for _, weights in clouds) if atoms is None else atoms
-    return torch.stack(
-        [
-            torch.nn.functional.pad(
-                join_rows(points, weights),
-                (0, (width - len(weights)) * (points.shape[-1] + 1)),
-            )
-            for points, weights in clouds
-        ]
-    )
+    rows = pad_sequence([join_rows(*cloud) for cloud in clouds], batch_first=True)
+    return rows if atoms is None else pad_rows(rows, atoms * (clouds[0][0].shape[-1] + 1))

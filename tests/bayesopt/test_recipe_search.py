@@ -17,7 +17,6 @@ from torch import Tensor
 
 from gp_distributions import DistributionGP, MMDKernel, PointClouds, RecipeSearch, ShapeOptimizer
 from gp_distributions.bayesopt import MixedSearch
-from gp_distributions.bayesopt.alternation import Alternation
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Sparse invariant checks"),
@@ -91,13 +90,9 @@ class TestLimits:
         recipes = search.initial(40, 0)
         assert recipes[:10] == search.initial(10, 0)
         states = search.inputs(recipes)
-        direction = torch.from_numpy(draw.normal(size=size))
-        moves = Alternation(
-            lambda X: X.squeeze(1) @ direction, {}, [], search.bounds, states[:1], 0
-        )
-        moved, values = search._moved(moves, states)
-        states = moved[values > -torch.inf]
-        for recipe in recipes + states.tolist():
+        near, valid = search.neighbours(states)
+        chosen = draw.permutation(int(valid.sum()))[:100]
+        for recipe in recipes + near[valid][chosen].tolist():
             assert violation(search, recipe) < 1e-9
 
     def test_all_supports_are_drawn(self) -> None:
@@ -161,6 +156,13 @@ class TestOptimum:
         assert violation(search, found) < 1e-9
         assert value >= on_grid.max() - 1e-9
 
+    def test_no_recipe_is_proposed_twice(self) -> None:
+        optimizer = optimizer_of(RecipeSearch(TABLE, 1, num_restarts=1, raw_samples=16))
+        for name in NAMES:
+            optimizer.tell({name: 1.0}, outcome({name: 1.0}))
+        with pytest.raises(ValueError, match="got 6 candidates that are taken"):
+            optimizer.ask()
+
     def test_default_model_finds_good_recipes(self) -> None:
         search = RecipeSearch(TABLE, 3, num_restarts=2, raw_samples=32)
         optimizer = ShapeOptimizer(search, initial=5, restarts=0).run(outcome, 9, progress=False)
@@ -209,6 +211,21 @@ class TestCandidates:
         with pytest.raises(ValueError, match="another search"):
             optimizer_of(RecipeSearch(TABLE, 2), path=path)
 
-    def test_recipes_are_no_part_of_a_mixed_search(self) -> None:
-        with pytest.raises(TypeError, match="got RecipeSearch"):
-            MixedSearch(recipe=RecipeSearch(TABLE, 3), temperature=(20.0, 80.0))
+    def test_recipes_are_parts_of_a_mixed_search(self) -> None:
+        search = MixedSearch(
+            recipe=RecipeSearch(TABLE, 3, num_restarts=2, raw_samples=16, **TIGHT),
+            temperature=(0.0, 1.0),
+        )
+        recipe = search.parts["recipe"]
+
+        def measured(candidate: dict[str, Any]) -> float:
+            return outcome(candidate["recipe"]) - (candidate["temperature"] - 0.3) ** 2
+
+        optimizer = ShapeOptimizer(search, initial=5, restarts=0)
+        beyond = {"recipe": dict.fromkeys(NAMES[:5], 0.2), "temperature": 0.3}
+        optimizer.tell(beyond, measured(beyond))  # it has more ingredients than the search proposes
+        optimizer.run(measured, 9, progress=False)
+        values = [evaluation.outcomes[0] for evaluation in optimizer.evaluations[1:]]
+        assert max(values) > max(-0.02, *values[:4])
+        for evaluation in optimizer.evaluations[1:]:
+            assert violation(recipe, evaluation.candidate["recipe"]) < 1e-9

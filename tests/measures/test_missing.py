@@ -19,7 +19,6 @@ from gp_distributions import (
     relevance,
     save,
 )
-from gp_distributions.measures import MixedEncoding
 from gp_distributions.warnings import MissingWarning
 
 NAN = float("nan")
@@ -48,7 +47,6 @@ def test_gaps_are_the_mean_and_a_column_that_says_so() -> None:
     assert later.pack(X.encoding)[:, :2].tolist() == [[0, 1], [0, 0]]
     back = MixedInputs.unpack(X.pack(), X.encoding).blocks["age"].columns["age"]
     assert torch.equal(back.isnan(), torch.tensor([False, True, False]))
-    assert MixedEncoding.from_dict(X.encoding.as_dict()) == X.encoding
 
 
 @pytest.mark.parametrize(

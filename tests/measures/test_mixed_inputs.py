@@ -1,7 +1,6 @@
 """Mixed inputs: what is accepted and refused, their rows, and what is learned from training data."""
 
 import copy
-import json
 import pickle
 from decimal import Decimal
 from typing import Any
@@ -12,8 +11,7 @@ import pytest
 import torch
 
 from gp_distributions import GaussianMixtures, Gaussians, MixedInputs, PointClouds
-from gp_distributions.measures import Covariates, MixedEncoding
-from gp_distributions.measures.encoding import Levels, Scaling
+from gp_distributions.measures import Covariates
 from gp_distributions.rows.clouds import pad_rows
 from gp_distributions.rows.columns import Slots
 
@@ -312,12 +310,3 @@ class TestEncoding:
         encoding = MixedInputs(cells=CELLS, t=FRAME).encoding
         with pytest.raises(ValueError, match=message):
             MixedInputs(**blocks).pack(encoding)
-
-    def test_plain_data(self) -> None:
-        encoding = everything().encoding
-        plain = json.loads(json.dumps(encoding.as_dict()))
-        again = MixedEncoding.from_dict(plain)
-        assert again == encoding
-        covariates = again.blocks["covariates"]
-        assert covariates.columns["arm"] == Levels(("drug", "none"))  # type: ignore[union-attr]
-        assert isinstance(covariates.columns["age"], Scaling)  # type: ignore[union-attr]

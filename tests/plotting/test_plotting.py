@@ -35,8 +35,8 @@ from gp_distributions.plotting import (
     plot_sensitivity,
     plot_traces,
 )
+from gp_distributions.plotting.clouds import is_outline
 from gp_distributions.plotting.drawing import line_style
-from gp_distributions.plotting.outlines import is_outline
 
 
 @pytest.fixture(autouse=True)

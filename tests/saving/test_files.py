@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import json
 import os
 import pickle
 import subprocess
@@ -50,6 +51,8 @@ from gp_distributions import (
     ClassificationGP,
     DistributionGP,
     DistributionKernel,
+    Gaussians,
+    MixedInputs,
     MixtureModel,
     MMDKernel,
     PointClouds,
@@ -134,6 +137,19 @@ def density(model: DistributionGP) -> Tensor:
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "model.gpd"
+
+
+def test_encodings_are_plain_data() -> None:
+    X = MixedInputs(
+        missing="indicator",
+        cells=PointClouds([[[0.0]], [[1.0]]]),
+        width=Gaussians([[0.0], [1.0]], [[[1.0]], [[1.0]]]),
+        age=[50.0, None],
+        arm=["drug", "none"],
+    )
+    described = Description()
+    described.of(X.encoding)
+    assert description.restore(json.loads(json.dumps(described.objects)), [])[-1] == X.encoding
 
 
 class TestBits:
@@ -713,7 +729,7 @@ class TestFiles:
             load(path)
 
     def test_later_formats(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(files, "_versions", lambda: {"gp_distributions": "9.9"})
+        monkeypatch.setattr(files, "versions", lambda: {"gp_distributions": "9.9"})
         monkeypatch.setattr(files, "FORMAT", 3)
         save(make_model(), path)
         monkeypatch.setattr(files, "FORMAT", 2)

@@ -28,7 +28,7 @@ from gp_distributions.judging.relevance_inputs import (
     distributions,
     names_by_block,
 )
-from gp_distributions.judging.relevance_steps import sensitivities
+from gp_distributions.judging.relevances import sensitivities
 from gp_distributions.measures import Covariates, MixedEncoding, MixedInputs
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.measures.targets import check_order

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import inspect
 import math
-import platform
 from collections.abc import Callable
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 
+from gp_distributions.files import versions
 from gp_distributions.kernels.block_kernel import BlockKernel
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.models import IntegratedGP, MixtureModel, SparseDistributionGP
 from gp_distributions.models.mixture_classifier import Classifier
 from gp_distributions.plotting.reports.judging import Model
-
-_PACKAGES = ("gp_distributions", "gpytorch", "botorch", "torch", "numpy", "matplotlib")
 
 
 def number(value: float) -> str:
@@ -66,16 +63,8 @@ def described(model: Any, single: Model, labels: list[str]) -> list[tuple[str, s
                 text = f"{part.distance} ({summary}) with profile {part.profile}"
             scales = ", ".join(map(number, part.lengthscale.flatten().tolist()))
             lines.append((f"Comparison{name}", f"{text}, lengthscale {scales}"))
-    found = ", ".join(f"{package} {_version(package)}" for package in _PACKAGES)
-    software = f"{found}, Python {platform.python_version()}"
+    software = ", ".join(f"{library} {found}" for library, found in versions().items())
     return [*lines, ("Noise", _noise(single, labels)), ("Software", software)]
-
-
-def _version(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:  # the package runs from a source tree
-        return "(not installed)"
 
 
 def _noise(model: Model, labels: list[str]) -> str:
