@@ -59,7 +59,10 @@ def model() -> DistributionGP:
         (lambda: SparseDistributionGP(np.array(0.0), [0.0]), "Expected PointClouds"),
         (lambda: model().condition_on_observations(CLOUDS, [0.0]), "target for each of 6"),
         (lambda: model().condition_on_observations(CLOUDS, set()), "Targets.*: expected real"),
-        (lambda: model().predict(CLOUDS, batch_size=torch.zeros(6)), "batch_size >= 1"),
+        (
+            lambda: model().predict(CLOUDS, batch_size=torch.zeros(6)),
+            "batch_size: expected an integer >= 1",
+        ),
         (
             lambda: KernelRidgeClassifier(
                 CLOUDS, LABELS, SlicedWassersteinKernel(2), ridge=torch.ones(2)

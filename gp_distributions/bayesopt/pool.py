@@ -17,8 +17,8 @@ from gp_distributions.distances.evaluation import looking_up, representations
 from gp_distributions.distances.principal import PrincipalDistance
 from gp_distributions.kernels.reading import distribution_kernels
 from gp_distributions.measures import PointClouds
+from gp_distributions.measures.arrays import integer
 from gp_distributions.measures.kinds import Distributions, as_rows, kind_of
-from gp_distributions.models.arguments import check_batch_size
 from gp_distributions.rows.clouds import drop_copies, pad_rows
 from gp_distributions.rows.columns import Columns
 from gp_distributions.rows.fingerprint import fingerprint
@@ -348,7 +348,7 @@ def optimize_over_pool(
         >>> len(indices), bool(indices >= 10)
         (1, True)
     """
-    check_batch_size(batch_size)
+    integer(batch_size, "batch_size")
     pool = pool if isinstance(pool, Pool) else Pool(pool)
     taken = torch.as_tensor(
         exclude if isinstance(exclude, Tensor) else list(exclude), device=pool.rows.device

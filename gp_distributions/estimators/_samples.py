@@ -201,8 +201,7 @@ def _joined(items: list[Any]) -> Inputs:
     for item in items:
         label = None if item.labels is None else item.labels[None]
         parts.append(item._alike(*(tensor[None] for tensor in item._tensors), labels=label))
-    whole: Distributions = type(items[0])._concatenate(parts)
-    return whole
+    return type(items[0])._concatenate(parts)
 
 
 def as_array(values: ArrayLike | Tensor) -> ArrayLike:

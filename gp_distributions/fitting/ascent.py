@@ -1,22 +1,39 @@
-"""Maximisation of a marginal likelihood from several starts."""
+"""Maximisation of a marginal likelihood from several starts, those of many clouds on a subset first."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import torch
 from botorch.optim.utils.model_utils import get_parameters_and_bounds
+from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.mlls import ExactMarginalLogLikelihood, MarginalLogLikelihood, VariationalELBO
 from gpytorch.models import ApproximateGP, ExactGP
 from linear_operator.utils.errors import NanError, NotPSDError
 from torch import Tensor
+from tqdm import tqdm
 
 from gp_distributions.fitting.lbfgs import Minimum, Pair, minimise
+from gp_distributions.kernels.reading import distribution_kernels
+from gp_distributions.models.distribution_gp import DistributionGP
+from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
+from gp_distributions.models.shared_kernel import SharedNoise
+from gp_distributions.warnings import ConvergenceWarning, warn
 
-#: Progress bars of fits appear after so many seconds.
-PATIENCE = 3.0
+# Progress bars of fits appear after so many seconds.
+_PATIENCE = 3.0
+#: Models of more clouds are fitted to a random subset first, of this size.
+LARGE, SUBSET = 1000, 500
+# Maxima on the subset are the same if their likelihoods per cloud differ by less than _SAME. On all
+# clouds, their likelihoods grow by less than _GAIN: by a few parameters over the size of the subset.
+_SAME, _GAIN = 1e-4, 0.015
+_LOSS = attrgetter("loss")
+# Likelihoods whose parameters do not depend on the number of clouds.
+_LIKELIHOODS = (GaussianLikelihood, SamplingNoiseLikelihood, SharedNoise)
 
 
 class Maximum(NamedTuple):
@@ -24,6 +41,11 @@ class Maximum(NamedTuple):
 
     minimum: Minimum
     values: list[Tensor]
+
+    @property
+    def loss(self) -> float:
+        """The loss there."""
+        return self.minimum.loss
 
 
 class Ascent:
@@ -94,6 +116,41 @@ class Ascent:
             self.lowest, self.best = loss, values_of(self.model)
 
 
+@contextmanager
+def ascending(
+    model: ExactGP | ApproximateGP,
+    description: str,
+    options: dict[str, Any] | None,
+    *,
+    progress: bool,
+) -> Iterator[Ascent]:
+    """Fit a model in training mode within a ``with`` block, after which it is in evaluation mode.
+
+    If the block is interrupted, the model keeps the best values found so far.
+    """
+    bar = tqdm(desc=description, unit=" evaluations", delay=_PATIENCE, disable=not progress)
+    ascent = Ascent(model, bar.update, options)
+    try:
+        model.train()
+        with bar:
+            yield ascent
+    except BaseException:  # an interrupt, or an exception with which a signal ends the fit
+        set_values(model, ascent.best)
+        raise
+    finally:
+        model.eval()
+
+
+def warn_unless_converged(best: Maximum) -> None:
+    """Warn of a fit that did not converge."""
+    if not best.minimum.converged:
+        warn(
+            "The fit did not converge; the hyperparameters are the best found. Try restarts=5, or "
+            'continue from them with fit(model, init="current").',
+            ConvergenceWarning,
+        )
+
+
 def objective(model: ExactGP | ApproximateGP) -> MarginalLogLikelihood:
     """Return the marginal likelihood per cloud, or its lower bound in variational models."""
     if isinstance(model, ApproximateGP):
@@ -111,3 +168,93 @@ def set_values(model: ExactGP, values: Sequence[Tensor]) -> None:
     """Set the values of all parameters of a model."""
     for parameter, value in zip(model.parameters(), values, strict=True):
         parameter.copy_(value)
+
+
+def has_subsets(model: ExactGP) -> bool:
+    """Whether there are many clouds, of which a subset has a likelihood with about the same maxima.
+
+    It has for the regression models of this package with fixed distances and learned noise.
+    """
+    return (
+        model.train_targets.shape[-1] > LARGE
+        and isinstance(model, DistributionGP)
+        and type(model.likelihood) in _LIKELIHOODS
+        and not any(
+            parameter.requires_grad
+            for kernel, _ in distribution_kernels(model.covar_module)
+            for parameter in kernel.distance.parameters()
+        )
+    )
+
+
+def climb(
+    ascent: Ascent, starts: Sequence[list[Tensor]], *, seed: int, with_first: bool = False
+) -> Maximum:
+    """Maximise the marginal likelihood from all starts, and leave the model at the best result.
+
+    Args:
+        ascent: The maximisation.
+        starts: Values of all parameters.
+        seed: Random seed of the subset from which a fit of many clouds starts.
+        with_first: Whether the first start is a start of all clouds as well.
+    """
+    if has_subsets(ascent.model):
+        best = _from_subset(ascent, starts, seed=seed, with_first=with_first)
+    else:
+        best = min(ascent.maxima(ascent.model, starts), key=_LOSS)
+    set_values(ascent.model, best.values)
+    return best
+
+
+def _from_subset(
+    ascent: Ascent, starts: Sequence[list[Tensor]], *, seed: int, with_first: bool
+) -> Maximum:
+    """Maximise the marginal likelihood of all clouds from the maxima on a subset of them.
+
+    The most likely candidate on all clouds comes first. Others follow unless they are the same maximum,
+    or too far below the best to reach it. If the likelihood grows much more than it should, or no
+    candidate leads to a maximum, the fit goes on from all starts.
+    """
+    model, outputs = ascent.model, max(1, ascent.model.train_targets.shape[:-1].numel())
+    smaller = on_subset(model, seed=seed)
+    candidates = [(found.values, found.minimum.pairs) for found in ascent.maxima(smaller, starts)]
+    ascent.lowest = math.inf  # losses on the subset do not compare with those on all clouds
+    if with_first:
+        candidates.append((starts[0], []))
+    mll = objective(model)
+    losses: list[float] = []
+    for values, _ in candidates:
+        set_values(model, values)
+        try:
+            with torch.no_grad():
+                losses.append(ascent.loss(mll).item())
+        except (NanError, NotPSDError):
+            losses.append(math.inf)
+    found: list[Maximum] = []
+    last = -math.inf
+    for loss, (values, pairs) in sorted(zip(losses, candidates, strict=True), key=lambda x: x[0]):
+        reachable = not found or (
+            loss - last > _SAME * outputs and loss - min(found, key=_LOSS).loss < _GAIN * outputs
+        )
+        if math.isfinite(loss) and reachable:
+            try:
+                found += ascent.maxima(model, [values], pairs=pairs)
+            except (NanError, NotPSDError):
+                continue
+            if loss - found[-1].loss > _GAIN * outputs:
+                # The subset was a poor guide, so all clouds may have maxima that it lacks.
+                return min([*found, *ascent.maxima(model, starts)], key=_LOSS)
+        last = loss
+    return min(found or ascent.maxima(model, starts), key=_LOSS)
+
+
+def on_subset(model: DistributionGP, *, seed: int) -> DistributionGP:
+    """Return a model of a random subset of many clouds that shares all parameters with ``model``.
+
+    A model of few clouds is returned as it is.
+    """
+    size = model.train_targets.shape[-1]
+    if size <= LARGE:
+        return model
+    order = torch.randperm(size, generator=torch.Generator().manual_seed(seed))
+    return model.subset(order[:SUBSET].sort().values.to(model.train_targets.device))

@@ -3,38 +3,40 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any, TypeAlias
 
 import torch
 from gpytorch.kernels import ScaleKernel
 from torch import Tensor
-from tqdm import tqdm
 
 from gp_distributions.distances.base import Distance
 from gp_distributions.distances.embedded_rows import EmbeddedRows
 from gp_distributions.distances.mmd import MMD
 from gp_distributions.distances.principal import PrincipalDistance
 from gp_distributions.distances.standardized import StandardizedDistance
-from gp_distributions.fitting import subset_start
-from gp_distributions.fitting.ascent import PATIENCE, Ascent, set_values, values_of
+from gp_distributions.fitting.ascent import (
+    Ascent,
+    ascending,
+    climb,
+    on_subset,
+    set_values,
+    values_of,
+)
 from gp_distributions.fitting.sampling_noise import learn_sampling_noise
 from gp_distributions.fitting.starts import start_at_medians
-from gp_distributions.fitting.subset_start import (
-    has_subsets,
-    loss_of,
-    maximum_from_subset,
-    on_subset,
-)
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.models.choice import ISOTROPIC, MIXTURE, Choice
 from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.equal_mixture import EqualMixture
-from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.models.together import together
 from gp_distributions.numerics.predictions import tempered
 from gp_distributions.warnings import JitterWarning, collected
+
+# A function of a model that makes the other members of its mixture, which are not fitted yet.
+Others: TypeAlias = Callable[[DistributionGP], Iterable[DistributionGP]]
 
 # Fewer clouds are not compared.
 _FEWEST, _FOLDS = 10, 5
@@ -48,18 +50,6 @@ _GAIN = 0.02
 _FACTORS = (1.0, 3.0, 6.0)
 # A fit in a fold ends where the gain is below so many nats per cloud.
 _LOOSE = {"ftol": 1e-3, "gtol": 1e-3}
-
-
-class _Others(NamedTuple):
-    """Distances of the other members, the same in all folds.
-
-    Attributes:
-        principal: Those on principal components; None to find them anew in each fold.
-        embeddings: That of the linear member; None for no such member.
-    """
-
-    principal: Sequence[PrincipalDistance] | None
-    embeddings: Distance | None
 
 
 def choose_metric(
@@ -91,34 +81,32 @@ def choose_metric(
         principal: Distances of the principal members, which are then the same in all folds. Default:
             :func:`principal_distances` of the training clouds, or of those of a fold.
     """
-    size = model.train_targets.shape[-1]
     model.mixture = model.choice = None
-    others = _Others(principal, _mean_embeddings(model))
-    bar = tqdm(desc="Choosing", unit=" evaluations", delay=PATIENCE, disable=not progress)
-    tick = bar.update
-    model.train()
-    try:
-        with bar, collected(JitterWarning):
-            found: dict[str, float] = {}
-            fitted: list[DistributionGP] = []
-            if name is None and size >= _FEWEST:
-                found, fitted = _compared(model, others, seed, options, tick)
-            if name is None:
-                gains = found and found[MIXTURE] - found[ISOTROPIC] > _GAIN
-                name = MIXTURE if gains else ISOTROPIC
-            if name == MIXTURE:
-                members = [model.with_kernel(model.covar_module)]
-                members[0].likelihood, members[0].mean_module = model.likelihood, model.mean_module
-                if not fitted or size > subset_start.LARGE:  # those of a subset do not serve all
-                    fitted = _other_members(model, others, seed, options, tick)
-                members += fitted
-                model.mixture = EqualMixture(members)
-            num_clouds = size if size <= subset_start.LARGE else subset_start.SUBSET
-            distance = model.covar_module.base_kernel.distance
-            factor = distance.normals_factor.item() if distance.num_normals else None
-            model.choice = Choice(name, found, _FOLDS if found else 0, num_clouds, factor)
-    finally:
-        model.eval()
+    # The distance of the linear member is the same in all folds.
+    others = partial(_unfitted, principal=principal, embeddings=_mean_embeddings(model))
+    with (
+        ascending(model, "Choosing", options, progress=progress) as ascent,
+        collected(JitterWarning),
+    ):
+        some = on_subset(model, seed=seed)
+        num_clouds = some.train_targets.shape[-1]
+        found: dict[str, float] = {}
+        fitted: list[DistributionGP] = []
+        if name is None:
+            if num_clouds >= _FEWEST:
+                fitted = _fitted(some, others, seed, ascent)
+                found = _compared(some, others, fitted, seed, ascent.tick)
+            gains = found and found[MIXTURE] - found[ISOTROPIC] > _GAIN
+            name = MIXTURE if gains else ISOTROPIC
+        if name == MIXTURE:
+            members = [model.with_kernel(model.covar_module)]
+            members[0].likelihood, members[0].mean_module = model.likelihood, model.mean_module
+            if not fitted or some is not model:  # those of a subset do not serve all
+                fitted = _fitted(model, others, seed, ascent)
+            model.mixture = EqualMixture(members + fitted)
+        distance = model.covar_module.base_kernel.distance
+        factor = distance.normals_factor.item() if distance.num_normals else None
+        model.choice = Choice(name, found, _FOLDS if found else 0, num_clouds, factor)
 
 
 def choose_normals_factor(
@@ -134,36 +122,25 @@ def choose_normals_factor(
     distance = model.covar_module.base_kernel.distance
     if not distance.num_normals:
         return
-    if model.train_targets.shape[-1] > subset_start.LARGE:
-        model = on_subset(model, subset_start.SUBSET, seed=seed)
+    model = on_subset(model, seed=seed)
     start, losses = values_of(model), {}
     for factor in _FACTORS:
         set_values(model, start)
         distance.normals_factor = factor
         start_at_medians(model)
-        losses[factor] = loss_of(Ascent(model, tick, _LOOSE).maxima(model, [values_of(model)])[0])
+        losses[factor] = Ascent(model, tick, _LOOSE).maxima(model, [values_of(model)])[0].loss
     set_values(model, start)
-    distance.normals_factor = min(losses, key=lambda factor: losses[factor])
+    distance.normals_factor = min(losses, key=losses.__getitem__)
 
 
-def _other_members(
-    model: DistributionGP,
-    others: _Others,
-    seed: int,
-    options: dict[str, Any] | None,
-    tick: Callable[[], object],
+def _fitted(
+    model: DistributionGP, others: Others, seed: int, ascent: Ascent
 ) -> list[DistributionGP]:
     """Return the other members of the mixture, fitted to the training clouds of a model."""
-    members = list(_unfitted(model, others))
+    members = list(others(model))
     for member in members:
-        ascent, start = Ascent(member, tick, options), values_of(member)
-        if has_subsets(member):
-            best = maximum_from_subset(ascent, [start], seed=seed, with_first=False)
-        else:
-            best = min(ascent.maxima(member, [start]), key=loss_of)
-        set_values(member, best.values)
-        if isinstance(member.likelihood, SamplingNoiseLikelihood):
-            learn_sampling_noise(member, seed=seed)
+        climb(Ascent(member, ascent.tick, ascent.options), [values_of(member)], seed=seed)
+        learn_sampling_noise(member, seed=seed)
     return members
 
 
@@ -189,11 +166,16 @@ def _mean_embeddings(model: DistributionGP) -> Distance | None:
     return StandardizedDistance(MMD(distance.dim, num_features=_FEATURES))
 
 
-def _unfitted(model: DistributionGP, others: _Others) -> Iterator[DistributionGP]:
+def _unfitted(
+    model: DistributionGP,
+    *,
+    principal: Sequence[PrincipalDistance] | None,
+    embeddings: Distance | None,
+) -> Iterator[DistributionGP]:
     """Yield models on principal components, with lengthscales at the mode of their prior, and linear."""
     rows = model._compared(model.embedded_rows(model.train_inputs[0]))
     base = model.covar_module.base_kernel
-    principal = others.principal or principal_distances(base.distance, rows)
+    principal = principal or principal_distances(base.distance, rows)
     size = rows.rows.shape[-2]
     kernels = [
         DistributionKernel(
@@ -203,10 +185,8 @@ def _unfitted(model: DistributionGP, others: _Others) -> Iterator[DistributionGP
         )
         for distance, share in zip(principal, _SHARES, strict=True)
     ]
-    if others.embeddings is not None:
-        kernels.append(
-            DistributionKernel(others.embeddings, "linear", batch_shape=base.batch_shape)
-        )
+    if embeddings is not None:
+        kernels.append(DistributionKernel(embeddings, "linear", batch_shape=base.batch_shape))
     for kernel in kernels:
         scaled = ScaleKernel(kernel, batch_shape=model.covar_module.batch_shape).to(rows.rows)
         yield model.with_kernel(scaled)
@@ -214,33 +194,31 @@ def _unfitted(model: DistributionGP, others: _Others) -> Iterator[DistributionGP
 
 def _compared(
     model: DistributionGP,
-    others: _Others,
+    others: Others,
+    fitted: list[DistributionGP],
     seed: int,
-    options: dict[str, Any] | None,
     tick: Callable[[], object],
-) -> tuple[dict[str, float], list[DistributionGP]]:
-    """Return the mean held-out log density of each alternative, and the other members, fitted."""
-    if model.train_targets.shape[-1] > subset_start.LARGE:
-        model = on_subset(model, subset_start.SUBSET, seed=seed)
-    fitted = _other_members(model, others, seed, options, tick)
+) -> dict[str, float]:
+    """Return the mean held-out log density of each alternative, given the other members, fitted."""
     totals = {ISOTROPIC: 0.0, MIXTURE: 0.0}
     for train, test in _folds(model, seed):
         part = model.subset(train)
         shared = {id(m): m for m in model.covar_module.base_kernel.distance.modules()}
         isotropic = part.with_kernel(copy.deepcopy(model.covar_module, shared))
-        members = [isotropic, *_unfitted(part, others)]
+        members = [isotropic, *others(part)]
         for member, start in zip(members, [model, *fitted], strict=True):
-            _start_at(member, start)
-            ascent = Ascent(member, tick, _LOOSE)
-            set_values(member, ascent.maxima(member, [values_of(member)])[0].values)
+            with torch.no_grad():  # a fold may have fewer components
+                for value, known in zip(member.parameters(), start.parameters(), strict=True):
+                    value.copy_(known[..., : value.shape[-1]] if value.dim() else known)
+            Ascent(member, tick, _LOOSE).maxima(member, [values_of(member)])
             member.eval()
+        mixture = isotropic.with_kernel(isotropic.covar_module).eval()
+        mixture.mixture = EqualMixture(members)
         rows = _rows_of(model, test)
-        totals[ISOTROPIC] += _log_density(isotropic, model, rows, test)
-        whole = isotropic.with_kernel(isotropic.covar_module)
-        whole.mixture = EqualMixture(members)
-        totals[MIXTURE] += _log_density(whole.eval(), model, rows, test)
+        for name, alternative in ((ISOTROPIC, isotropic), (MIXTURE, mixture)):
+            totals[name] += _log_density(alternative, model, rows, test)
     size = model.train_targets.shape[-1]
-    return {name: total / size for name, total in totals.items()}, fitted
+    return {name: total / size for name, total in totals.items()}
 
 
 def _folds(model: DistributionGP, seed: int) -> list[tuple[Tensor, Tensor]]:
@@ -249,12 +227,11 @@ def _folds(model: DistributionGP, seed: int) -> list[tuple[Tensor, Tensor]]:
     order = torch.randperm(size, generator=torch.Generator().manual_seed(seed))
     if isinstance(model, ClassificationGP):
         order = order[model.likelihood.labels.cpu()[order].sort(stable=True).indices]
-    fold = torch.empty(size, dtype=torch.long)
-    fold[order] = torch.arange(size) % _FOLDS
-    fold = fold.to(model.train_targets.device)
+    order = order.to(model.train_targets.device)
+    parts = [order[k::_FOLDS].sort().values for k in range(_FOLDS)]
     return [
-        ((fold != k).nonzero().squeeze(-1), (fold == k).nonzero().squeeze(-1))
-        for k in range(_FOLDS)
+        (torch.cat([*parts[:k], *parts[k + 1 :]]).sort().values, part)
+        for k, part in enumerate(parts)
     ]
 
 
@@ -265,13 +242,6 @@ def _rows_of(model: DistributionGP, index: Tensor) -> EmbeddedRows:
         first = whole.rows.select(-3, 0)
         return EmbeddedRows(first.index_select(-2, index))
     return whole.take(index, whole.rows.index_select(-2, index))
-
-
-@torch.no_grad()
-def _start_at(model: DistributionGP, fitted: DistributionGP) -> None:
-    """Set hyperparameters to those of another model, which may have more components."""
-    for value, known in zip(model.parameters(), fitted.parameters(), strict=True):
-        value.copy_(known[..., : value.shape[-1]] if known.shape != value.shape else known)
 
 
 @torch.no_grad()

@@ -7,9 +7,8 @@ import math
 import os
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 
@@ -19,7 +18,7 @@ from gp_distributions.fitting.sparse import fit_sparse
 from gp_distributions.measures.arrays import positive
 from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.sparse_classification import SparseClassificationGP
-from gp_distributions.models.sparse_inference import Summed
+from gp_distributions.models.sparse_distribution_gp import Summed
 
 # Temperatures to choose from, and the standard deviation of the logarithm before data are seen.
 _TEMPERATURES = [4 ** (step / 12) for step in range(-12, 13)]
@@ -76,9 +75,11 @@ def fit_classifier(
                 options["checkpoint"] = Path(checkpoint) / f"alpha_epsilon={alpha_epsilon!r}"
             step = f"Fitting alpha_epsilon={alpha_epsilon:g}, {number} of {len(concentrations)}"
             maximise(model, **options, description=step)
-            found = _Fitted.of(model, temperatures, options)
-            if best is None or found.density > best.density:
-                best = found
+            density, chosen = _best_temperature(model, temperatures, options)
+            if best is None or density > best.density:
+                state = copy.deepcopy(model.state_dict())
+                summed = model.summed() if isinstance(model, SparseClassificationGP) else None
+                best = _Fitted(density, alpha_epsilon, chosen, state, summed)
     except BaseException:
         if checkpoint is not None:  # so that a fit of this object finds what it has done
             model.load_state_dict(start)
@@ -119,8 +120,26 @@ def fit_classification(model: Any, **options: Any) -> Any:
     return fit(model, **options)
 
 
-@dataclass(frozen=True, eq=False)
-class _Fitted:
+def _best_temperature(
+    model: Classifier, temperatures: Sequence[float], options: dict[str, Any]
+) -> tuple[float, float]:
+    """Return the leave-one-out density at the best temperature, and that temperature."""
+    names = ("client", "progress") if isinstance(model, SparseClassificationGP) else ()
+    where = {name: options[name] for name in names if name in options}
+    found = model.leave_one_out(temperatures=temperatures, **where)
+    if found.isnan().any():
+        raise ValueError(
+            "Expected leave-one-out probabilities, got NaN at alpha_epsilon = "
+            f"{model.alpha_epsilon}. Leave this concentration out, or use double precision."
+        )
+    # Labels whose probability is too small for a number count as the smallest.
+    found = found.clamp_min(math.log(torch.finfo(found.dtype).tiny)).sum(0)
+    logs = found.new_tensor(temperatures).log()
+    best = (found - (logs / _SPREAD).square() / 2).max(0)
+    return float(best.values), temperatures[int(best.indices)]
+
+
+class _Fitted(NamedTuple):
     """A fitted classifier: its leave-one-out density, options, state, and sums if it is sparse."""
 
     density: float
@@ -128,34 +147,6 @@ class _Fitted:
     temperature: float
     state: dict[str, Any]
     summed: Summed | None
-
-    @classmethod
-    def of(
-        cls, model: Classifier, temperatures: Sequence[float], options: dict[str, Any]
-    ) -> _Fitted:
-        """Describe a model at its best temperature, given the options of its fit."""
-        sparse = isinstance(model, SparseClassificationGP)
-        where = {
-            name: options[name] for name in ("client", "progress") if sparse and name in options
-        }
-        found = model.leave_one_out(temperatures=temperatures, **where)
-        if found.isnan().any():
-            raise ValueError(
-                "Expected leave-one-out probabilities, got NaN at alpha_epsilon = "
-                f"{model.alpha_epsilon}. Leave this concentration out, or use double precision."
-            )
-        # Labels whose probability is too small for a number count as the smallest.
-        found = found.clamp_min(math.log(torch.finfo(found.dtype).tiny)).sum(0)
-        logs = found.new_tensor(temperatures).log()
-        densities = found - (logs / _SPREAD).square() / 2
-        best = int(densities.argmax())
-        return cls(
-            float(densities[best]),
-            model.alpha_epsilon,
-            temperatures[best],
-            copy.deepcopy(dict(model.state_dict())),
-            model.summed() if isinstance(model, SparseClassificationGP) else None,
-        )
 
     def restore(self, model: Classifier) -> None:
         """Give a model the state and the sums."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import NamedTuple
 
 import scipy
 import torch
 from gpytorch.kernels import Kernel, LinearKernel, RBFKernel
 from torch import Tensor
 
+from gp_distributions.fitting.starts import start_at
 from gp_distributions.kernels.expected_kernel import ExpectedKernel
 from gp_distributions.models.collapsed import CollapsedSums, ExplicitFeatures
 from gp_distributions.models.sparse_distribution_gp import SparseDistributionGP
@@ -61,8 +61,11 @@ def learn_from_sample(model: SparseDistributionGP) -> None:
     features of many clouds can resolve. The kernel and the noise get their most likely scales.
     """
     kernel = model.covar_module
-    parts = [part for part in kernel.modules() if isinstance(part, RBFKernel)]
-    parts = [part for part in parts if part.raw_lengthscale.requires_grad]
+    parts = [
+        part
+        for part in kernel.modules()
+        if isinstance(part, RBFKernel) and part.raw_lengthscale.requires_grad
+    ]
     with torch.no_grad():
         rows, targets, _ = model.sample_rows(_SAMPLE)
         centred = (targets - model.means().unsqueeze(-2))[0, :, 0]
@@ -109,6 +112,8 @@ def scaled_to_evidence(model: SparseDistributionGP, sums: CollapsedSums) -> Coll
     Returns:
         The sums at the new hyperparameters.
     """
+    if not _scales_are_free(model):
+        return sums
     start = float(model.noise_scale().detach().log())
     with torch.no_grad():
         linear, squares = sums.centred(model.means())
@@ -124,13 +129,10 @@ def scaled_to_evidence(model: SparseDistributionGP, sums: CollapsedSums) -> Coll
             logdet = sums.count * log_ratio + 2 * float(factor.diagonal().log().sum())
             return _Evidence.of(quadratic, logdet, sums.count, log_ratio)
 
-        if not _scales_are_free(model):
-            return sums
         return sums.scaled(_set_scales(model, _most_likely(at, start - _WIDTH, start + _WIDTH)))
 
 
-@dataclass(frozen=True)
-class _Evidence:
+class _Evidence(NamedTuple):
     """The negative log marginal likelihood at some place, with the most likely scale of the kernel.
 
     Attributes:
@@ -143,27 +145,26 @@ class _Evidence:
     value: float
     scale: float
     log_ratio: float
-    place: float
+    place: float = math.nan
 
     @classmethod
     def of(cls, quadratic: float, logdet: float, count: int, log_ratio: float) -> _Evidence:
         """Return the evidence, given the squares of targets and the determinant at scale one."""
         scale = quadratic / count
-        return cls(0.5 * (count * math.log(scale) + logdet), scale, log_ratio, log_ratio)
+        return cls(0.5 * (count * math.log(scale) + logdet), scale, log_ratio)
 
 
 def _most_likely(at: Callable[[float], _Evidence], low: float, high: float) -> _Evidence:
     """Return the evidence where it is largest in an interval."""
-    best: list[_Evidence] = []
+    found: list[_Evidence] = []
 
     def value(place: float) -> float:
-        best.append(replace(at(place), place=place))
-        return best[-1].value
+        found.append(at(place)._replace(place=place))
+        return found[-1].value
 
-    scipy.optimize.minimize_scalar(
-        value, bounds=(low, high), method="bounded", options={"xatol": _PRECISION}
-    )
-    return min(best, key=lambda each: each.value)
+    options = {"xatol": _PRECISION}
+    scipy.optimize.minimize_scalar(value, bounds=(low, high), method="bounded", options=options)
+    return min(found)
 
 
 def _scales_are_free(model: SparseDistributionGP) -> bool:
@@ -174,12 +175,9 @@ def _scales_are_free(model: SparseDistributionGP) -> bool:
 
 def _set_scales(model: SparseDistributionGP, found: _Evidence) -> float:
     """Multiply the kernel by its most likely scale, set the noise, and return the scale."""
-    likelihood = model.likelihood
     if not _scales_are_free(model):
         return 1.0
-    constraint: Any = likelihood.noise_covar.raw_noise_constraint
-    low, high = float(constraint.lower_bound), float(constraint.upper_bound)
-    noise = min(max(found.scale * math.exp(found.log_ratio), low * (1 + 1e-6)), high)
     multiply(model.covar_module.base_kernel, found.scale)
-    likelihood.noise = torch.tensor(noise, dtype=torch.float64)
+    noise = torch.tensor([found.scale * math.exp(found.log_ratio)], dtype=torch.float64)
+    start_at(model.likelihood.noise_covar, "noise", noise)
     return found.scale

@@ -165,14 +165,9 @@ class _Coordinate:
     spread: float
     prior: Any
 
-    @property
-    def size(self) -> int:
-        """Number of entries."""
-        return self.like.numel()
-
     def positive(self, points: Tensor) -> Tensor:
         """Return positive values for ``n x size`` coordinates, with the shape of the parameter."""
-        values = (self.centre + self.spread * self._truncated(points)).exp()
+        values = (self.centre + self.spread * truncated(points, *self._ends)).exp()
         values = values.unflatten(-1, self._shape)
         # The raw parameter of a value on a bound would be infinite.
         lower, upper = (bound.to(values) for bound in self._bounds)
@@ -188,7 +183,7 @@ class _Coordinate:
         if self.prior is None:
             return -0.5 * points.square().sum(-1)
         densities = self.prior.log_prob(self.positive(points)).reshape(len(points), -1)
-        logs = self._truncated(points)
+        logs = truncated(points, *self._ends)
         # The logarithm of the derivative of a value by its coordinate, up to a constant.
         slopes = self.spread * logs + (logs.square() - points.square()) / 2
         return densities.sum(-1) + slopes.sum(-1)
@@ -199,26 +194,19 @@ class _Coordinate:
         logs = (value.clamp_min(1e-300).log() - self.centre) / self.spread
         return untruncated(logs, *self._ends)
 
-    def _truncated(self, points: Tensor) -> Tensor:
-        """Return standardised logarithms of values, whose distribution bounds truncate."""
-        return truncated(points, *self._ends)
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        return tuple(self.like.shape) or (1,)
 
     @property
     def _bounds(self) -> tuple[Tensor, Tensor]:
         return self.constraint.lower_bound.clamp_min(0), self.constraint.upper_bound
 
     @property
-    def _ends(self) -> tuple[Tensor, Tensor]:
+    def _ends(self) -> list[Tensor]:
         """Standardised logarithms of the bounds of each entry."""
-        low, high = (
-            ((bound.to(self.like).log() - self.centre) / self.spread).expand(self._shape).flatten()
-            for bound in self._bounds
-        )
-        return low, high
-
-    @property
-    def _shape(self) -> tuple[int, ...]:
-        return tuple(self.like.shape) or (1,)
+        logs = ((bound.to(self.like).log() - self.centre) / self.spread for bound in self._bounds)
+        return [each.expand(self._shape).flatten() for each in logs]
 
 
 class _Evidence:
@@ -232,20 +220,16 @@ class _Evidence:
     def __init__(self, model: DistributionGP, coordinates: list[_Coordinate]) -> None:
         self.model = model
         self.coordinates = coordinates
-        self.dimension = sum(coordinate.size for coordinate in coordinates)
-        likelihood = model.likelihood
-        self.known = (
-            isinstance(likelihood, FixedNoiseGaussianLikelihood)
-            or not likelihood.noise_covar.raw_noise.requires_grad
-        )
+        self.sizes = [coordinate.like.numel() for coordinate in coordinates]
+        noise = model.likelihood.noise_covar
+        self.known = model.noise_is_known or not noise.raw_noise.requires_grad
         bounds, number = (_SCALE_BOUNDS, _SCALES) if self.known else (_RATIO_BOUNDS, _RATIOS)
         low, high = map(math.log, bounds)
         self.axis = torch.linspace(low, high, number).to(model.train_targets)
 
     def values(self, points: Tensor) -> dict[str, Tensor]:
         """Return the raw parameters of the kernel at ``n x p`` points."""
-        parts = points.split([coordinate.size for coordinate in self.coordinates], dim=-1)
-        return {c.name: c.raw(part) for c, part in zip(self.coordinates, parts, strict=True)}
+        return {each.name: each.raw(part) for each, part in self._parts(points)}
 
     def covariances(self, points: Tensor) -> Tensor:
         """Return the covariances of the training clouds at ``n x p`` points, ``n x T x T``."""
@@ -262,7 +246,11 @@ class _Evidence:
         Returns:
             Two ``n x J`` tensors, or one and None.
         """
-        unit = _variances_among(covariances).unsqueeze(-1)
+        # The expected sample variances of functions at the clouds.
+        size = covariances.shape[-1]
+        traces = covariances.diagonal(dim1=-2, dim2=-1).sum(-1)
+        among = (traces - covariances.sum((-2, -1)) / size) / (size - 1)
+        unit = among.clamp_min(_CONSTANT * traces / size).unsqueeze(-1)
         if not self.known:
             return unit * axis.exp(), None
         scales = self.model.train_targets.var() * axis.exp() / unit
@@ -276,11 +264,10 @@ class _Evidence:
 
     def log_prior(self, points: Tensor) -> Tensor:
         """Return the log prior at ``n x p`` points."""
-        parts = points.split([coordinate.size for coordinate in self.coordinates], dim=-1)
-        total = torch.zeros_like(points[:, 0]) if self.dimension else points.new_zeros(len(points))
-        for coordinate, part in zip(self.coordinates, parts, strict=True):
-            total = total + coordinate.log_prior(part)
-        return total
+        return sum((c.log_prior(p) for c, p in self._parts(points)), points.new_zeros(len(points)))
+
+    def _parts(self, points: Tensor) -> Iterator[tuple[_Coordinate, Tensor]]:
+        return zip(self.coordinates, points.split(self.sizes, dim=-1), strict=True)
 
     def joint(self, points: Tensor, axis: Tensor) -> Tensor:
         """Return log posterior densities, up to a constant, ``n x J``."""
@@ -306,7 +293,7 @@ def _quadrature(evidence: _Evidence, seed: int) -> tuple[Tensor, Tensor, Tensor]
         An ``L x p`` tensor of coordinates of those of the kernel, the log prior at each times its
         quadrature weight, and the points of the last axis.
     """
-    if evidence.dimension > _GRID:
+    if sum(evidence.sizes) > _GRID:
         start = evidence.start()
         points, weights, densities = importance_points(evidence.marginal, start, _POINTS, seed=seed)
         order = weights.argsort(descending=True)
@@ -316,7 +303,9 @@ def _quadrature(evidence: _Evidence, seed: int) -> tuple[Tensor, Tensor, Tensor]
         joint = evidence.joint(points, evidence.axis) - log_proposal[:, None]
         axis = narrowed(evidence.axis, joint.logsumexp(0))
         return points, evidence.log_prior(points) - log_proposal, axis
-    axes = [torch.linspace(_LOWEST, _HIGHEST, _LENGTHSCALES).to(evidence.axis)] * evidence.dimension
+    axes = [torch.linspace(_LOWEST, _HIGHEST, _LENGTHSCALES).to(evidence.axis)] * sum(
+        evidence.sizes
+    )
     sizes = [*map(len, axes), len(evidence.axis)]
     joint = evidence.joint(_grid(evidence, axes), evidence.axis).reshape(sizes)
     *axes, last = (
@@ -334,8 +323,7 @@ def _grid(evidence: _Evidence, axes: list[Tensor]) -> Tensor:
 def _coordinates(model: DistributionGP) -> Iterator[_Coordinate]:
     """Yield the hyperparameters of the kernel of a model in training mode."""
     kernel = model.covar_module
-    medians = median_distances(model)
-    outputscales = _outputscales(kernel)
+    medians, outputscales = median_distances(model), _outputscales(kernel)
     priors = {name: prior for name, _, prior, _, _ in kernel.named_priors()}
     inside = inside_blocks(kernel)
     for name, owner in _hyperparameters(kernel):
@@ -409,14 +397,6 @@ def _outputscales(kernel: Kernel) -> list[ScaleKernel]:
     return list(chain(*parts)) if all(parts) else []
 
 
-def _variances_among(covariances: Tensor) -> Tensor:
-    """Return the expected sample variances of functions at clouds, for ``n x T x T`` covariances."""
-    size = covariances.shape[-1]
-    traces = covariances.diagonal(dim1=-2, dim2=-1).sum(-1)
-    among = (traces - covariances.sum((-2, -1)) / size) / (size - 1)
-    return among.clamp_min(_CONSTANT * traces / size)
-
-
 def _check(model: Any) -> None:
     if not isinstance(model, DistributionGP) or isinstance(model, ClassificationGP):
         raise TypeError(f"Expected a DistributionGP, got {type(model).__name__}.")
@@ -441,11 +421,12 @@ def _check(model: Any) -> None:
             "Expected kernels of distances, got an ExpectedKernel, whose hyperparameters cannot be "
             "integrated. Predict with the fitted model."
         )
-    mean, likelihood = model.mean_module, model.likelihood
-    if not isinstance(mean, ConstantMean | ZeroMean):
-        raise ValueError(f"Expected a constant or zero mean, got a {type(mean).__name__}.")
-    if type(likelihood) not in _LIKELIHOODS:
-        raise ValueError(f"Expected a Gaussian likelihood, got a {type(likelihood).__name__}.")
+    if not isinstance(model.mean_module, ConstantMean | ZeroMean):
+        kind = type(model.mean_module).__name__
+        raise ValueError(f"Expected a constant or zero mean, got a {kind}.")
+    if type(model.likelihood) not in _LIKELIHOODS:
+        kind = type(model.likelihood).__name__
+        raise ValueError(f"Expected a Gaussian likelihood, got a {kind}.")
     transform = getattr(model, "outcome_transform", None)
     if transform is not None and not transform._is_linear:
         raise ValueError(
@@ -464,5 +445,3 @@ def _check(model: Any) -> None:
             f"Expected targets that differ, got {len(targets)} times the same: they do not determine "
             "an outputscale."
         )
-    for _ in _hyperparameters(model.covar_module):
-        pass

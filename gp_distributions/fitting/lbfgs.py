@@ -56,7 +56,7 @@ def minimise(
     parameters: Mapping[str, Tensor],
     bounds: Mapping[str, tuple[float | None, float | None]] | None = None,
     *,
-    callback: Callable[[float], object] | None = None,
+    callback: Callable[[float], object] = lambda loss: None,
     pairs: Sequence[Pair] = (),
     maxiter: int = 15000,
     ftol: float = 2.2e-9,
@@ -122,10 +122,10 @@ def minimise(
             slope = torch.where(away == 0, 0.0, here.gradient)
             direction = torch.where(away == 0, 0.0, -_newton_step(known, slope))
             found = _search(here, direction, project, evaluate, 1.0 if known else 1 / slope.norm())
-            if found is None and not known:
-                converged = largest <= _FLAT * scale
-                break
             if found is None:
+                if not known:
+                    converged = largest <= _FLAT * scale
+                    break
                 known = []  # which rounding errors may have spoilt
                 continue
             step, change = found.x - here.x, found.gradient - here.gradient
@@ -133,9 +133,8 @@ def minimise(
                 known = [*known[1 - _PAIRS :], (step, change)]
             converged = here.loss - found.loss <= ftol * scale
             here = found
-            if callback is not None:
-                move(here.x)
-                callback(here.loss)
+            move(here.x)
+            callback(here.loss)
     finally:
         move(here.x)
     return Minimum(here.loss, converged, known)

@@ -10,27 +10,25 @@ from typing import Any, Literal
 import torch
 from gpytorch.models import ExactGP
 from torch import Tensor
-from tqdm import tqdm
 
 from gp_distributions.fitting.ascent import (
-    PATIENCE,
     Ascent,
     Maximum,
+    ascending,
+    climb,
     objective,
     set_values,
     values_of,
+    warn_unless_converged,
 )
 from gp_distributions.fitting.choosing import choose_metric, choose_normals_factor
 from gp_distributions.fitting.sampling_noise import learn_sampling_noise
 from gp_distributions.fitting.scales import fixed_scales, learn_scales, learned_scales
 from gp_distributions.fitting.starts import make_smooth, median_distances, scatter, start_at_medians
-from gp_distributions.fitting.subset_start import has_subsets, loss_of, maximum_from_subset
 from gp_distributions.measures.arrays import integer
 from gp_distributions.measures.described import described
 from gp_distributions.models.distribution_gp import DistributionGP
-from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.warnings import (
-    ConvergenceWarning,
     CostWarning,
     JitterWarning,
     UndeterminedWarning,
@@ -173,34 +171,20 @@ def maximise_likelihood(
         model.mixture = model.choice = None
     warn_of_units(model)
     _warn_of_cost(model)
-    bar = tqdm(desc=description, unit=" evaluations", delay=PATIENCE, disable=not progress)
-    ascent = Ascent(model, bar.update, options)
     scaled = learned_scales(model)
-    try:
-        model.train()
-        with bar, fixed_scales(scaled), collected(JitterWarning) as jitter:
+    with ascending(model, description, options, progress=progress) as ascent:
+        with fixed_scales(scaled), collected(JitterWarning) as jitter:
             if isinstance(model, DistributionGP) and model.chooses_metric:
-                choose_normals_factor(model, seed=seed, tick=bar.update)
+                choose_normals_factor(model, seed=seed, tick=ascent.tick)
             best = _best(ascent, init, restarts, seed)
-            if scaled and learn_scales(model, scaled, seed=seed, tick=bar.update):
+            if scaled and learn_scales(model, scaled, seed=seed, tick=ascent.tick):
                 ascent.lowest = math.inf  # losses at other scales do not compare
                 best = _best(ascent, "current", 0, seed)
         if jitter:  # warn of jitter only at the final hyperparameters, not in line searches
             with torch.no_grad():
                 ascent.loss(objective(model))
-        if isinstance(model.likelihood, SamplingNoiseLikelihood):
-            learn_sampling_noise(model, seed=seed)
-    except BaseException:  # an interrupt, or an exception with which a signal ends the fit
-        set_values(model, ascent.best)
-        raise
-    finally:
-        model.eval()
-    if not best.minimum.converged:
-        warn(
-            "The fit did not converge; the hyperparameters are the best found. Try restarts=5, or "
-            'continue from them with fit(model, init="current").',
-            ConvergenceWarning,
-        )
+        learn_sampling_noise(model, seed=seed)
+    warn_unless_converged(best)
 
 
 def _best(ascent: Ascent, init: str, restarts: int, seed: int) -> Maximum:
@@ -211,12 +195,7 @@ def _best(ascent: Ascent, init: str, restarts: int, seed: int) -> Maximum:
     else:
         median_distances(model)  # warns of clouds that coincide
     starts = list(_starts(model, restarts, torch.Generator().manual_seed(seed)))
-    if has_subsets(model):
-        best = maximum_from_subset(ascent, starts, seed=seed, with_first=init == "current")
-    else:
-        best = min(ascent.maxima(model, starts), key=loss_of)
-    set_values(model, best.values)
-    return best
+    return climb(ascent, starts, seed=seed, with_first=init == "current")
 
 
 def _starts(model: ExactGP, restarts: int, generator: torch.Generator) -> Iterator[list[Tensor]]:

@@ -3,33 +3,35 @@
 from __future__ import annotations
 
 import copy
-import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import torch
+from botorch.optim.utils import get_parameters_and_bounds
 from gpytorch.kernels import ScaleKernel
-from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
+from gpytorch.likelihoods import GaussianLikelihood
+from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 from tqdm import tqdm
 
 from gp_distributions.distances.scaled import ScaledDistance
 from gp_distributions.distances.transport import TransportDistance
-from gp_distributions.fitting.reference_ascent import (
-    Run,
-    checkpoints_of,
-    drawn,
-    learn,
-    reference_of,
-    restarted,
-    rows_seen,
-)
+from gp_distributions.fitting.ascent import objective
+from gp_distributions.fitting.lbfgs import minimise
+from gp_distributions.fitting.marginal_likelihood import fit
+from gp_distributions.fitting.starts import give_signal
+from gp_distributions.kernels.reading import distribution_kernels
+from gp_distributions.measures.point_clouds import PointClouds
+from gp_distributions.measures.reference import ReferenceMeasure
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.warnings import ReferenceWarning, warn
 
-_log = logging.getLogger(__name__)
+# A model that explains less than the share _USELESS of the variance of left-out targets has found no
+# signal. Learning is then repeated from up to _RETRIES references drawn from the training clouds.
+_USELESS, _RETRIES = 0.5, 4
+# Log weights may leave the range of their initial values by this much: a factor of 10^4 in weight.
+_WEIGHTLESS = 9.2
 
 
 @dataclass(frozen=True)
@@ -172,7 +174,7 @@ def fit_reference(
             f"Expected steps >= 0, starts >= 1 and 2 <= guard <= {num_train} (the number of clouds), "
             f"got {steps}, {starts} and {guard}."
         )
-    if guard is not None and isinstance(model.likelihood, FixedNoiseGaussianLikelihood):
+    if guard is not None and model.noise_is_known:
         raise ValueError(
             "Expected a noise that all folds share, got one for each cloud. Pass guard=None, or learn "
             "the reference with a model without train_Yvar and pass its kernel to this one."
@@ -182,15 +184,14 @@ def fit_reference(
     candidates += [drawn(model, seed + i) for i in range(1, starts)]
     order = torch.randperm(num_train, generator=torch.Generator().manual_seed(seed))
     folds = [] if guard is None else order.tensor_split(guard)
-    total = len(candidates) * (len(folds) + 1) * steps
-    bar = tqdm(total=total, desc="Learning the reference", disable=not progress)
-    ascend = partial(learn, learned=learned, seed=seed + starts, bar=bar, warm_starts={})
+    bar = tqdm(desc="Learning the reference", unit=" steps", disable=not progress)
+    learner = Learner(learned, seed + starts, bar.update)
     with bar:
-        choice = _Choice(0, steps, 1.0, {})
+        choice = _Choice(candidates[0], steps, 1.0, {})
         if folds:
-            choice = _choose(model, candidates, folds, steps, ascend)
-            candidates = [candidates[choice.start]]
-        runs = [ascend(restarted(model, candidate), steps=choice.steps) for candidate in candidates]
+            choice = _choose(model, candidates, folds, steps, learner)
+            candidates = [choice.start]
+        runs = [learner.learn(restarted(model, each), choice.steps) for each in candidates]
         run = max(runs, key=lambda r: r.trace[-1])
         widening, rank = _widen(run.model, choice.widening), _effective_rank(run.model)
     model.load_state_dict(run.model.state_dict())
@@ -221,13 +222,13 @@ class _Choice:
     """Result of the cross-validation.
 
     Attributes:
-        start: Index of the chosen starting reference.
+        start: State dict of the chosen starting reference.
         steps: Chosen number of steps.
         widening: Factor by which to multiply the variances.
         held_out: Held-out log densities of the chosen start, by the number of steps.
     """
 
-    start: int
+    start: dict[str, Tensor]
     steps: int
     widening: float
     held_out: dict[int, float]
@@ -238,56 +239,46 @@ def _choose(
     candidates: Sequence[dict[str, Tensor]],
     folds: Sequence[Tensor],
     steps: int,
-    ascend: Callable[..., Run],
+    learner: Learner,
 ) -> _Choice:
     """Choose the starting reference and the number of steps with the highest held-out log density."""
     (rows,), targets = model.train_inputs, model.train_targets
-    checkpoints = checkpoints_of(steps)
-    choices = []
-    for index, candidate in enumerate(candidates):
-        seen = []
-        for held in folds:
-            run = restarted(model, candidate)
-            kept = torch.ones(len(targets), dtype=torch.bool)
-            kept[held] = False
-            run.set_train_data(rows[kept], targets[kept], strict=False)
-            observe = partial(_errors, rows=rows[held], targets=targets[held])
-            seen.append(ascend(run, steps=steps, observe=observe).seen)
-        widenings, densities = {}, {}
-        for step in checkpoints:
-            # A run that converged before a checkpoint is represented by its last observation.
-            parts = [fold[max(s for s in fold if s <= step)] for fold in seen]
-            errors, stds = torch.cat(parts, dim=-1)
-            squares = (errors / stds).square()
-            widenings[step] = max(1.0, squares.mean().item()) if _can_widen(model) else 1.0
-            variances = widenings[step] * stds.square()
-            log_densities = -0.5 * ((2 * torch.pi * variances).log() + squares / widenings[step])
-            densities[step] = log_densities.mean().item()
-        best = max(checkpoints, key=densities.__getitem__)
-        choices.append(_Choice(index, best, widenings[best], densities))
-        _log.info("Start %d: held-out log density by number of steps: %s", index, densities)
-    return max(choices, key=lambda choice: choice.held_out[choice.steps])
-
-
-def _errors(model: DistributionGP, rows: Tensor, targets: Tensor) -> Tensor:
-    """Return prediction errors and standard deviations in the model's units, a ``2 x N`` tensor."""
-    training = model.training
-    model.eval()
-    with torch.no_grad():
-        marginal = model.likelihood(model(rows.unsqueeze(-2)))
-        errors = targets - marginal.mean.squeeze(-1)
-        stds = marginal.variance.sqrt().squeeze(-1)
-    model.train(training)
-    return torch.stack([errors, stds])
-
-
-def _can_widen(model: DistributionGP) -> bool:
-    return (
+    widens = (
         isinstance(model.covar_module, ScaleKernel)
         and isinstance(model.likelihood, GaussianLikelihood)
         and model.covar_module.raw_outputscale.requires_grad
         and model.likelihood.raw_noise.requires_grad
     )
+    checkpoints = [0]  # 1, 2, 3, then 1.5 times the previous number of steps
+    while checkpoints[-1] < steps:
+        checkpoints.append(min(steps, max(checkpoints[-1] + 1, int(checkpoints[-1] * 1.5))))
+    choices = []
+    for candidate in candidates:
+        runs = []
+        for held in folds:
+            start = restarted(model, candidate)
+            kept = torch.ones(len(targets), dtype=torch.bool)
+            kept[held] = False
+            start.set_train_data(rows[kept], targets[kept], strict=False)
+            runs.append(learner.learn(start, steps))
+        widenings, densities = {}, {}
+        for step in checkpoints:
+            found = []
+            for run, held in zip(runs, folds, strict=True):
+                part = run.model.eval()
+                part.load_state_dict(run.states[min(step, len(run.states) - 1)])
+                with torch.no_grad():
+                    mean, variance = part.latent_marginals(rows[held], part.conditioned())
+                    noisy = variance + part.noise(rows[held])
+                found.append(torch.cat([targets[held, None] - mean, noisy.sqrt()], dim=-1))
+            errors, stds = torch.cat(found).unbind(-1)
+            squares = (errors / stds).square()
+            widenings[step] = max(1.0, squares.mean().item()) if widens else 1.0
+            normal = torch.distributions.Normal(0.0, widenings[step] ** 0.5 * stds)
+            densities[step] = normal.log_prob(errors).mean().item()
+        best = max(checkpoints, key=densities.__getitem__)
+        choices.append(_Choice(candidate, best, widenings[best], densities))
+    return max(choices, key=lambda choice: choice.held_out[choice.steps])
 
 
 def _widen(model: DistributionGP, factor: float) -> float:
@@ -313,3 +304,170 @@ def _effective_rank(model: DistributionGP) -> float:
         variances = torch.linalg.svdvals(features - features.mean(-2, keepdim=True)).square()
     total = variances.sum()
     return float(total.square() / variances.square().sum()) if bool(total > 0) else 0.0
+
+
+@dataclass(frozen=True)
+class Run:
+    """Result of :meth:`Learner.learn`.
+
+    Attributes:
+        model: The model after learning.
+        trace: The log marginal likelihood per cloud at the start and after each step.
+        path: The atoms of the reference at the start and after each step.
+        states: The state dict of the model whose hyperparameters alone were fitted, and after each step.
+    """
+
+    model: DistributionGP
+    trace: list[float]
+    path: list[Tensor]
+    states: list[dict[str, Tensor]]
+
+
+@dataclass(frozen=True, eq=False)
+class Learner:
+    """Maximisation over hyperparameters and reference.
+
+    Args:
+        learned: Names of the parameters of the reference to learn.
+        seed: Random seed for drawing references.
+        tick: Function that is called at each step.
+        warm_starts: Potentials of earlier runs, from which transport starts.
+    """
+
+    learned: Sequence[str]
+    seed: int
+    tick: Callable[[], object]
+    warm_starts: dict[Hashable, Tensor] = field(default_factory=dict)
+
+    def learn(self, model: DistributionGP, steps: int) -> Run:
+        """Fit the hyperparameters, then fit them and the reference jointly.
+
+        If the fitted hyperparameters explain too little of the variance of the targets, the joint fit
+        starts from hyperparameters that explain most of it as signal. It is then repeated from other
+        references until one run explains enough.
+
+        Args:
+            model: The model, which is fitted in place. Runs from other starts use copies.
+            steps: Maximum number of L-BFGS steps.
+
+        Returns:
+            The run with the highest likelihood.
+        """
+        fit(model, progress=False)
+        fitted = copy.deepcopy(model.state_dict())
+        if not steps or _explained(model) >= _USELESS:
+            runs = [self._ascend(model, steps)]
+        else:
+            runs = []
+            candidate = reference_of(model).state_dict()
+            for retry in range(1 + _RETRIES):
+                start = restarted(model, candidate)
+                give_signal(start)
+                runs.append(self._ascend(start, steps))
+                if _explained(runs[-1].model) >= _USELESS:
+                    break
+                candidate = drawn(model, self.seed + retry + 1)
+        best = max(runs, key=lambda run: run.trace[-1])
+        return replace(best, states=[fitted, *best.states])
+
+    def _ascend(self, model: DistributionGP, steps: int) -> Run:
+        """Take up to ``steps`` L-BFGS steps on the hyperparameters and the reference, in place."""
+        reference, mll = reference_of(model), objective(model.train())
+        (rows,), targets = model.train_inputs, model.train_targets
+
+        def loss() -> Tensor:
+            return -mll(model(rows), targets)
+
+        with torch.no_grad():
+            trace = [-loss().item()]
+        path = [reference.points.detach().clone()]
+        states: list[dict[str, Tensor]] = []
+
+        def callback(loss: float) -> None:
+            self.tick()
+            trace.append(-loss)
+            path.append(reference.points.detach().clone())
+            states.append(copy.deepcopy(model.state_dict()))
+
+        for name in self.learned:
+            getattr(reference, name).requires_grad_()
+        for module in model.modules():
+            if isinstance(module, TransportDistance):
+                module.warm_starts = self.warm_starts
+        parameters, bounds = get_parameters_and_bounds(mll, requires_grad=True)
+        bounds |= _bounds(mll, model, reference)
+        if steps:
+            minimise(loss, parameters, bounds, callback=callback, maxiter=steps)
+        return Run(model, trace, path, states)
+
+
+@torch.no_grad()
+def _explained(model: DistributionGP) -> float:
+    """Compute the share of the variance of the targets that leave-one-out predictions explain."""
+    errors = model.train_targets - model.eval().latent_left_out()[0].squeeze(-1)
+    return 1 - float(errors.square().mean() / model.train_targets.var(correction=0))
+
+
+def _bounds(
+    mll: ExactMarginalLogLikelihood, model: DistributionGP, reference: ReferenceMeasure
+) -> dict[str, tuple[float, float]]:
+    """Return bounds of the atoms, twice as wide as the data and the reference, and of the log weights.
+
+    Far from the data, entropic transport is ill-conditioned and sees only the means of clouds. Without
+    bounds, the log weight of an atom that lowers the likelihood would decrease for ever.
+    """
+    clouds = PointClouds.unpack(rows_seen(model), reference.dim)
+    atoms = clouds.points[clouds.weights > 0].to(reference.raw_points)
+    data = (atoms - reference.centre) / reference.scale
+    limit = 2 * max(data.abs().max().item(), reference.raw_points.detach().abs().max().item())
+    lowest, highest = (bound.item() for bound in reference.log_weights.detach().aminmax())
+    boxes = {
+        reference.raw_points: (-limit, limit),
+        reference.log_weights: (lowest - _WEIGHTLESS, highest + _WEIGHTLESS),
+    }
+    return {name: boxes[p] for name, p in mll.named_parameters() if p in boxes}
+
+
+def reference_of(model: DistributionGP) -> ReferenceMeasure:
+    """Returns the reference measure of a model's kernel.
+
+    Raises:
+        ValueError: If the kernel does not have exactly one reference measure.
+    """
+    found = [m for m in model.covar_module.modules() if isinstance(m, ReferenceMeasure)]
+    if len(found) != 1:
+        raise ValueError(f"Expected a kernel with one reference measure, got {len(found)}.")
+    return found[0]
+
+
+def rows_seen(model: DistributionGP) -> Tensor:
+    """Returns those columns of the training rows that the distance to the reference measure reads."""
+    (rows,) = model.train_inputs
+    block = next(
+        block
+        for kernel, block in distribution_kernels(model.covar_module)
+        if isinstance(kernel.distance, TransportDistance)
+    )
+    return block.select(rows.detach())
+
+
+def drawn(model: DistributionGP, seed: int) -> dict[str, Tensor]:
+    """Draws new atoms for the reference from the training clouds and keeps its weights.
+
+    The model itself is not changed.
+
+    Returns:
+        The state dict of the new reference measure.
+    """
+    reference = reference_of(model)
+    clouds = PointClouds.unpack(rows_seen(model), reference.dim)
+    atoms = ReferenceMeasure.from_data(clouds, reference.size, method="sample", seed=seed)
+    state = atoms.to(reference.raw_points).state_dict()
+    return {**state, "log_weights": reference.log_weights.detach().clone()}
+
+
+def restarted(model: DistributionGP, candidate: dict[str, Tensor]) -> DistributionGP:
+    """Returns a copy of a model with the reference measure of the state dict ``candidate``."""
+    run = copy.deepcopy(model)
+    reference_of(run).load_state_dict(candidate)
+    return run

@@ -42,12 +42,9 @@ def learn_sampling_noise(model: ExactGP, *, seed: int = 0) -> None:
     all bags have the same size of at most 5 atoms.
 
     Args:
-        model: A model with a :class:`SamplingNoiseLikelihood`. At most 256 of its bags, drawn at
-            random, are subsampled.
+        model: A model, which is left as it is without a :class:`SamplingNoiseLikelihood`. At most 256
+            of its bags, drawn at random, are subsampled.
         seed: Random seed for the subsets.
-
-    Raises:
-        TypeError: If the likelihood is not a :class:`SamplingNoiseLikelihood`.
 
     Example:
         >>> import torch
@@ -61,23 +58,16 @@ def learn_sampling_noise(model: ExactGP, *, seed: int = 0) -> None:
         True
     """
     likelihood = model.likelihood
-    if not isinstance(likelihood, SamplingNoiseLikelihood):
-        raise TypeError(
-            f"Expected a SamplingNoiseLikelihood, got {type(likelihood).__name__}. Make the model with "
-            "sampling_noise=True."
-        )
-    if not likelihood.raw_sampling_noise.requires_grad:
+    if not (
+        isinstance(likelihood, SamplingNoiseLikelihood)
+        and likelihood.raw_sampling_noise.requires_grad
+    ):
         return
-    training = model.training
-    try:
-        model.train()
-        with torch.no_grad():
-            density = _LeaveOneOut(model, training_rows(model).detach(), seed)
-            if bool(density.excess.any()) and len(density.targets.unique()) > 1:
-                likelihood.sampling_noise, bias = _maximise(density, likelihood.sampling_noise)
-                likelihood.sampling_bias.copy_(bias)
-    finally:
-        model.train(training)
+    with torch.no_grad():
+        density = _LeaveOneOut(model, training_rows(model).detach(), seed)
+        if bool(density.excess.any()) and len(density.targets.unique()) > 1:
+            likelihood.sampling_noise, bias = _maximise(density, likelihood.sampling_noise)
+            likelihood.sampling_bias.copy_(bias)
 
 
 class _LeaveOneOut:

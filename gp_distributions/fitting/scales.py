@@ -6,24 +6,29 @@ import copy
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from botorch.optim.utils.model_utils import get_parameters_and_bounds
 from gpytorch.models import ExactGP
+from linear_operator import to_linear_operator
+from linear_operator.operators import AddedDiagLinearOperator, DiagLinearOperator
 from linear_operator.utils.errors import NanError, NotPSDError
 from torch import Tensor
 
-from gp_distributions.distances.embedded_rows import EmbeddedRows
+from gp_distributions.distances.embedded_rows import EmbeddedRows, Rows
 from gp_distributions.distances.scaled import ScaledDistance
-from gp_distributions.fitting.additive_distances import AdditiveDistances
 from gp_distributions.fitting.lbfgs import Pair, minimise
 from gp_distributions.fitting.starts import noise_of, training_rows
 from gp_distributions.fitting.thinning import thinned
 from gp_distributions.kernels.covariances import covariance
+from gp_distributions.models.exact_inference import ExactMultivariateNormal
 from gp_distributions.numerics.densities import conditional_log_densities
-from gp_distributions.numerics.linear_algebra import cholesky, log_densities
+from gp_distributions.numerics.linear_algebra import cholesky
 from gp_distributions.rows.clouds import drop_copies
+
+# Values of all parameters, by name.
+Values: TypeAlias = dict[str, Tensor]
 
 # Scales are learned from at most this many bags.
 _BAGS = 256
@@ -39,6 +44,8 @@ _LEAST = 0.01
 # The logarithms of scales stay within the first distance of zero, and those of other parameters within
 # the second: the lengthscale of a category that does not matter would otherwise overflow.
 _FARTHEST, _LARGEST = 7.0, 30.0
+# Logarithm of a scale at which a coordinate does not count.
+_NOTHING = -30.0
 
 
 def learned_scales(model: ExactGP) -> list[ScaledDistance]:
@@ -68,7 +75,7 @@ def learn_scales(
     *,
     atoms: int = 128,
     seed: int = 0,
-    tick: Callable[[], object] | None = None,
+    tick: Callable[[], object] = lambda: None,
 ) -> bool:
     r"""Learn the scales of coordinates of a fitted model, in place.
 
@@ -115,9 +122,9 @@ def learn_scales(
     others = [fold != number for number in range(_FOLDS)]
     gains = torch.zeros(len(bags), dtype=torch.float64)
     for kept in others:  # in a row, so that distances at these scales are computed once
-        gains[~kept.cpu()] = -ascent.held_out_with(ascent.start, kept)
+        gains[~kept.cpu()] = -ascent.held_out(ascent.start, kept)
     for kept in others:
-        gains[~kept.cpu()] += ascent.held_out_with(ascent.learn(best, kept)[0], kept)
+        gains[~kept.cpu()] += ascent.held_out(ascent.learn(best, kept)[0], kept)
     gain, error = gains.mean().item(), gains.std().item() / math.sqrt(len(gains))
     changed = gain > max(error, _LEAST)
     for distance in distances:
@@ -126,14 +133,54 @@ def learn_scales(
             f"scales gain {gain:.2g} nats of log density each, with the standard error {error:.1g}"
         )
     if changed:
-        ascent.climb(best, pairs, everything)
+        ascent.climb(best, everything, _STEPS, pairs)
         model.load_state_dict(ascent.model.state_dict())
     return changed
 
 
-def _values(model: ExactGP) -> dict[str, Tensor]:
-    values: dict[str, Tensor] = copy.deepcopy(model.state_dict())
-    return values
+class AdditiveDistances:
+    r"""The squared distances of scaled clouds, as sums over their coordinates.
+
+    Let :math:`d_j` be a distance if only coordinate :math:`j` counts, with scale one. With scales
+    :math:`s` the stand-in is
+
+    .. math:: d_s^2(P, P') \approx \sum_j s_j^2\, d_j^2(P, P'),
+
+    where coordinates that rotate together are one term. It is Hilbertian, too. The distances
+    :math:`d_j` are computed once, so that scales can be tried out in the time of a sum of matrices.
+
+    Args:
+        distance: The distance whose ``forward`` it can replace.
+    """
+
+    def __init__(self, distance: ScaledDistance) -> None:
+        self._distance = distance
+        self._exact = distance.forward
+        self._terms: tuple[EmbeddedRows, Tensor] | None = None
+
+    def __call__(self, x1: Rows, x2: Rows | None = None, *, diag: bool = False) -> Tensor:
+        """Return the squared distances within one set of clouds; others are exact."""
+        within = x2 is None or x2 is x1
+        if diag or not (within and isinstance(x1, EmbeddedRows)):
+            return self._exact(x1, x2, diag=diag)
+        if self._terms is None or self._terms[0] is not x1:
+            self._terms = x1, self._computed(drop_copies(x1.rows))
+        terms = self._terms[1]
+        squares = self._distance.scales[-len(terms) :].square()
+        squared = torch.tensordot(squares, terms, dims=1)
+        return squared.expand(*x1.rows.shape[:-1], -1)
+
+    @torch.no_grad()
+    def _computed(self, rows: Tensor) -> Tensor:
+        """Return the squared distances of each coordinate alone, for scale one."""
+        raw = self._distance.raw_scales
+        before, terms = raw.clone(), []
+        for j in range(len(raw)):
+            raw.fill_(_NOTHING)
+            raw[j] = 0.0
+            terms.append(self._exact(rows) / self._distance.scales[j - len(raw)].square())
+        raw.copy_(before)
+        return torch.stack(terms)
 
 
 def _logarithms(model: ExactGP) -> dict[str, Tensor]:
@@ -148,11 +195,6 @@ def _logarithms(model: ExactGP) -> dict[str, Tensor]:
     }
 
 
-def _box(logs: Tensor) -> tuple[float, float]:
-    """Return bounds of the logarithms of scales that their current values satisfy."""
-    return min(-_FARTHEST, logs.min().item()), max(_FARTHEST, logs.max().item())
-
-
 class _Ascent:
     """Joint maximisation of the marginal likelihood of some bags over scales and hyperparameters."""
 
@@ -163,7 +205,7 @@ class _Ascent:
         bags: Tensor,
         atoms: int,
         seed: int,
-        tick: Callable[[], object] | None = None,
+        tick: Callable[[], object] = lambda: None,
     ) -> None:
         self.tick = tick
         data = (*model.train_inputs, model.train_targets)
@@ -176,7 +218,7 @@ class _Ascent:
         with torch.no_grad():
             for parameter in self.logarithms.values():
                 parameter.clamp_(-_LARGEST, _LARGEST)
-        self.start = _values(self.model)
+        self.start = self._values()
         self.additive = [AdditiveDistances(distance) for distance in self.distances]
         self.bags = bags.to(model.train_targets.device)
         self.targets = model.train_targets[..., self.bags]
@@ -186,24 +228,24 @@ class _Ascent:
             self.all_rows = EmbeddedRows(every)
             self.rows = EmbeddedRows(thinned(some, model.covar_module, atoms, seed=seed))
 
-    def climb(self, values: dict[str, Tensor], pairs: list[Pair], kept: Tensor) -> None:
-        """Fit scales and hyperparameters to the bags ``kept``, given an estimate of the curvature."""
-        self.model.load_state_dict(values)
-        self._minimise(kept, _STEPS, pairs)
+    def _values(self) -> Values:
+        return copy.deepcopy(self.model.state_dict())
 
-    def held_out_with(self, values: dict[str, Tensor], kept: Tensor) -> Tensor:
-        """Compute :meth:`held_out` with the scales in ``values`` and hyperparameters fitted to them."""
-        self.model.load_state_dict(values)
-        with fixed_scales(self.distances):
-            self._minimise(kept, _OTHERS)
-        return self.held_out(kept)
-
-    def screen(self, kept: Tensor) -> tuple[dict[str, Tensor], list[Pair]]:
+    def screen(self, kept: Tensor) -> tuple[Values, list[Pair]]:
         """Find the best result of :meth:`learn` from several starts.
 
         The marginal likelihood of scales has many maxima. Starts are where the model is, and scales that
         emphasise the coordinates which explain most when each is emphasised alone.
         """
+
+        def loss_of(values: Values) -> float:
+            self.model.load_state_dict(values)
+            try:
+                with torch.no_grad(), self._stand_ins():
+                    return self._loss(kept).nan_to_num(math.inf).item()
+            except (NanError, NotPSDError):
+                return math.inf
+
         starts = []
         for distance in self.distances:
             for j in range(len(distance.raw_scales)):
@@ -211,24 +253,19 @@ class _Ascent:
                 with torch.no_grad():
                     distance.raw_scales -= _EMPHASIS
                     distance.raw_scales[j] += _EMPHASIS
-                starts.append(_values(self.model))
-        with self._stand_ins():
-            starts.sort(key=lambda start: self._loss_at(start, kept))
-        starts = [self.start, *starts[:_STARTS]]
-        found = [self.learn(start, kept) for start in starts]
-        with self._stand_ins():
-            return min(found, key=lambda each: self._loss_at(each[0], kept))
+                starts.append(self._values())
+        starts = [self.start, *sorted(starts, key=loss_of)[:_STARTS]]
+        return min((self.learn(start, kept) for start in starts), key=lambda each: loss_of(each[0]))
 
-    def learn(self, start: dict[str, Tensor], kept: Tensor) -> tuple[dict[str, Tensor], list[Pair]]:
+    def learn(self, start: Values, kept: Tensor) -> tuple[Values, list[Pair]]:
         """Fit scales and hyperparameters to the bags ``kept`` with distances that are sums.
 
         Returns:
             The values, and an estimate of the curvature there.
         """
-        self.model.load_state_dict(start)
         with self._stand_ins():
-            pairs = self._minimise(kept, _SCREENING)
-        return _values(self.model), pairs
+            pairs = self.climb(start, kept, _SCREENING)
+        return self._values(), pairs
 
     @contextmanager
     def _stand_ins(self) -> Iterator[None]:
@@ -241,24 +278,17 @@ class _Ascent:
             for distance in self.distances:
                 del vars(distance)["forward"]
 
-    def _loss_at(self, values: dict[str, Tensor], kept: Tensor) -> float:
-        self.model.load_state_dict(values)
-        try:
-            with torch.no_grad():
-                loss = self._loss(kept).item()
-        except (NanError, NotPSDError):
-            return math.inf
-        return math.inf if math.isnan(loss) else loss
-
-    def held_out(self, kept: Tensor) -> Tensor:
+    def held_out(self, values: Values, kept: Tensor) -> Tensor:
         """Compute the log densities of the targets of other bags, given those of the bags ``kept``.
 
-        They are means over the outputs.
+        Scales are those in ``values``, to which the other hyperparameters are fitted. Densities are
+        means over the outputs.
         """
+        with fixed_scales(self.distances):
+            self.climb(values, kept, _OTHERS)
         with torch.no_grad():
-            mean, covariances, noise = self._prior()
+            errors, covariances, noise = self._prior()
             noisy = covariances[..., kept, :][..., kept] + torch.diag_embed(noise[..., kept])
-            errors = self.targets - mean
             densities = conditional_log_densities(
                 errors[..., ~kept],
                 covariances[..., kept, :][..., ~kept],
@@ -269,14 +299,24 @@ class _Ascent:
             )
             return densities.reshape(-1, densities.shape[-1]).mean(0).double().cpu()
 
-    def _minimise(self, kept: Tensor, steps: int, pairs: Sequence[Pair] = ()) -> list[Pair]:
+    def climb(
+        self, values: Values, kept: Tensor, steps: int, pairs: Sequence[Pair] = ()
+    ) -> list[Pair]:
+        """Fit scales and hyperparameters to the bags ``kept``, and return the curvature there.
+
+        Args:
+            values: Values at the start.
+            kept: Which of the bags count.
+            steps: Largest number of steps.
+            pairs: Estimate of the curvature at the start.
+        """
+        self.model.load_state_dict(values)
         parameters, bounds = get_parameters_and_bounds(self.model, requires_grad=True)
+        boxes = dict.fromkeys(self.logarithms, (-_LARGEST, _LARGEST))
         scales = {distance.raw_scales for distance in self.distances}
-        boxes = {
-            name: _box(p) if p in scales else (-_LARGEST, _LARGEST)
-            for name, p in parameters.items()
-            if p in scales or name in self.logarithms
-        }
+        for name, logs in parameters.items():
+            if logs in scales:  # whose current values satisfy the bounds
+                boxes[name] = min(-_FARTHEST, logs.min().item()), max(_FARTHEST, logs.max().item())
         try:
             return minimise(
                 lambda: self._loss(kept),
@@ -291,21 +331,22 @@ class _Ascent:
 
     def _loss(self, kept: Tensor) -> Tensor:
         """Compute the negative log marginal likelihood of some bags, with priors, for each target."""
-        if self.tick is not None:
-            self.tick()
-        mean, covariances, noise = self._prior()
-        noisy = covariances[..., kept, :][..., kept] + torch.diag_embed(noise[..., kept])
-        differences = (self.targets - mean)[..., kept].unsqueeze(-1)
-        batch_shape = torch.broadcast_shapes(differences.shape[:-2], noisy.shape[:-2])
-        differences = differences.expand(*batch_shape, -1, -1)
-        total = log_densities(differences, noisy.expand(*batch_shape, -1, -1)).sum()
+        self.tick()
+        errors, covariances, noise = (part[..., kept] for part in self._prior())
+        normal = ExactMultivariateNormal(
+            torch.zeros_like(errors),
+            AddedDiagLinearOperator(
+                to_linear_operator(covariances[..., kept, :]), DiagLinearOperator(noise)
+            ),
+        )
+        total = normal.log_prob(errors).sum()
         for _, module, prior, closure, _ in self.model.named_priors():
             total = total + prior.log_prob(closure(module)).sum()
-        return -total / self.targets[..., kept].numel()
+        return -total / errors.numel()
 
     def _prior(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the mean and covariances of the function at the bags, and the noise variances."""
+        """Return errors of the mean and covariances of the bags, and the noise variances."""
         model = self.model
         noise = noise_of(model, self.all_rows)[..., self.bags]
-        mean = model.mean_module(self.rows.rows)
-        return mean, covariance(model.covar_module, self.rows), noise
+        errors = self.targets - model.mean_module(self.rows.rows)
+        return errors, covariance(model.covar_module, self.rows), noise

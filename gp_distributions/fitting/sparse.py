@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import torch
 from gpytorch.kernels import ScaleKernel
-from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 from linear_operator.utils.errors import NanError
 from torch import Tensor
 
@@ -34,13 +34,10 @@ from gp_distributions.models.collapsed import (
     ExplicitFeatures,
     Features,
     InducingFeatures,
-    PieceState,
-    piece_sums,
 )
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.passes import sums_over_pieces
-from gp_distributions.models.pieces import described
-from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
+from gp_distributions.models.sampling_noise import multiply_noise
 from gp_distributions.models.shared_kernel import SharedKernelGP
 from gp_distributions.models.sparse_aggregate_gp import SparseAggregateGP
 from gp_distributions.models.sparse_classification import SparseClassificationGP
@@ -115,10 +112,15 @@ def fit_sparse(
     """
     how = {"init": init, "restarts": restarts, "seed": seed, "options": options}
     warn_of_units(model)
+    start = copy.deepcopy(model.state_dict())
     try:
         alone = contextlib.nullcontext() if checkpoint is None else claimed(checkpoint)
         with alone:
             _fit(model, how, checkpoint, description, progress=progress, client=client)
+    except BaseException:
+        if checkpoint is not None:  # so that a fit of this object finds what it has done
+            model.load_state_dict(start)
+        raise
     finally:
         model.eval()
     return model
@@ -136,51 +138,45 @@ def _fit(
     """Fit a model as :func:`fit_sparse` does, with the options ``how`` of :func:`fit`."""
     key = "" if checkpoint is None else _key(model, tuple(how.values()))
     first = Checkpoint(checkpoint, "start", key)
-    start = copy.deepcopy(model.state_dict())
-    try:
-        features = _remembered_features(model, first)
-        if features is None:
-            summed = isinstance(model, SparseAggregateGP)
-            if not (summed and has_one_lengthscale(model.covar_module)):
-                exact = _exact(model)
-                with cheapest_covariances(model.covar_module, exact.train_inputs[0]):
-                    maximise_likelihood(exact, **how, progress=progress, description=description)
-            if summed:
-                learn_from_sample(model)
-            features = model.choose_features()
-            first.write(1, _fitted_state(model) | features.tensors, now=True)
-        state = model.piece_state(features)
-        key = "" if checkpoint is None else digest(key, *features.tensors.values())
-        second = Checkpoint(checkpoint, "sums", key)
-        sums = sums_over_pieces(
-            piece_sums,
-            state,
-            model.training_data(),
-            progress=progress,
-            client=client,
-            checkpoint=second,
-            kind=partial(_sums_like, model.means()),
-        )
-        if isinstance(features, ExplicitFeatures):
-            sums = scaled_to_evidence(model, sums)
-        elif len(features.rows) < sums.count:
-            features, sums = _polished(model, state, sums)
-        model.take_sums(features, sums)
-    except BaseException:
-        if checkpoint is not None:  # so that a fit of this object finds what it has done
-            model.load_state_dict(start)
-        raise
+    features = _remembered_features(model, first)
+    if features is None:
+        summed = isinstance(model, SparseAggregateGP)
+        if not (summed and has_one_lengthscale(model.covar_module)):
+            exact = _exact(model)
+            with cheapest_covariances(model.covar_module, exact.train_inputs[0]):
+                maximise_likelihood(exact, **how, progress=progress, description=description)
+        if summed:
+            learn_from_sample(model)
+        features = model.choose_features()
+        names = ("covar_module.", "likelihood.", "mean_module.")
+        state = model.state_dict()
+        fitted = {name: value for name, value in state.items() if name.startswith(names)}
+        first.write(1, fitted | features.tensors, now=True)
+    key = "" if checkpoint is None else digest(key, *features.tensors.values())
+    second = Checkpoint(checkpoint, "sums", key)
+    sums = sums_over_pieces(
+        model.piece_sums(features),
+        model.training_data().pieces,
+        progress=progress,
+        client=client,
+        checkpoint=second,
+        kind=partial(_sums_like, model.means()),
+    )
+    if isinstance(features, ExplicitFeatures):
+        sums = scaled_to_evidence(model, sums)
+    elif len(features.rows) < sums.count:
+        features, sums = _polished(model, features, sums)
+    model.take_sums(features, sums)
 
 
 def _key(model: SparseDistributionGP, options: Any) -> str:
     """Return a digest of a model before a fit, of its data, and of the options of the fit."""
-    data = descriptions(described(model.training_data()))
+    data = model.training_data()
     settings = model.num_inducing, model.seed, str(model.feature_dtype)
     modules = [(name, fingerprint(part)) for name, part in model.named_children()]
     # Attributes of priors change when they are evaluated, but not their parameters.
     priors = [(name, type(p), dict(p.state_dict())) for name, _, p, _, _ in model.named_priors()]
-    labelling = getattr(model.training_data(), "labelling", None)
-    return digest(modules, priors, labelling, settings, options, data)
+    return digest(modules, priors, data.labelling, settings, options, descriptions(data.pieces))
 
 
 def _remembered_features(model: SparseDistributionGP, checkpoint: Checkpoint) -> Features | None:
@@ -195,12 +191,6 @@ def _remembered_features(model: SparseDistributionGP, checkpoint: Checkpoint) ->
         return model.choose_features()
     rows, factor = kept
     return InducingFeatures(model.covar_module, rows, factor, model.feature_dtype)
-
-
-def _fitted_state(model: SparseDistributionGP) -> dict[str, Tensor]:
-    """Return the parameters and buffers of the modules that a fit may change."""
-    names = ("covar_module.", "likelihood.", "mean_module.")
-    return {name: value for name, value in model.state_dict().items() if name.startswith(names)}
 
 
 def _sums_like(like: Tensor, **values: Any) -> CollapsedSums:
@@ -221,7 +211,7 @@ def _exact(model: SparseDistributionGP) -> DistributionGP:
     if isinstance(model, SparseClassificationGP):
         labels = targets.squeeze(-1).argmax(0)
         likelihood = DirichletNoise(labels, relative, model.alpha_epsilon)
-    elif isinstance(likelihood, FixedNoiseGaussianLikelihood):
+    elif model.noise_is_known:
         likelihood = FixedNoiseGaussianLikelihood(relative if len(relative) > 1 else relative[0])
     kind = SharedKernelGP if model.num_outputs > 1 else DistributionGP
     return kind(
@@ -243,11 +233,13 @@ class _LeaveOneOut:
 
     Args:
         model: A sparse model.
-        state: The features and transforms of the model.
+        features: The features of rows.
         sums: The sums over all clouds.
     """
 
-    def __init__(self, model: SparseDistributionGP, state: PieceState, sums: CollapsedSums) -> None:
+    def __init__(
+        self, model: SparseDistributionGP, features: Features, sums: CollapsedSums
+    ) -> None:
         size = sums.num_features
         values, vectors = torch.linalg.eigh(sums.outer)
         self.values = values.clamp_min(0)
@@ -257,8 +249,8 @@ class _LeaveOneOut:
         free = model.mean_module.raw_constant.requires_grad
         self.fixed = None if free else model.means().detach()
         rows, targets, relative = model.sample_rows(_LEFT_OUT)
-        phi = state.features(rows)
-        self.residual = state.features.residual(rows, phi)
+        phi = features(rows)
+        self.residual = features.residual(rows, phi)
         self.coordinates = phi @ vectors
         self.squares = self.coordinates.square()
         self.targets, self.relative = targets, relative
@@ -288,55 +280,41 @@ class _LeaveOneOut:
 
 
 def _polished(
-    model: SparseDistributionGP, state: PieceState, sums: CollapsedSums
+    model: SparseDistributionGP, features: InducingFeatures, sums: CollapsedSums
 ) -> tuple[Features, CollapsedSums]:
     """Set outputscale, noise and means, and return the features and sums for them."""
     kernel, likelihood = model.covar_module, model.likelihood
     with torch.no_grad():
-        density = _LeaveOneOut(model, state, sums)
+        density = _LeaveOneOut(model, features, sums)
     like = density.noise
     logs = {"amplitude": like.new_zeros(()), "scale": like.new_zeros(())}
     limits = {"amplitude": (0.0, 0.0), "scale": (0.0, 0.0)}
     if isinstance(kernel, ScaleKernel) and kernel.raw_outputscale.requires_grad:
         limits["amplitude"] = _log_limits(kernel.raw_outputscale_constraint, kernel.outputscale)
-    if _noise_is_free(likelihood):
+    # All noise, such as that of smaller bags, is multiplied by the factor.
+    raw = [value for name, value in likelihood.named_parameters() if "raw" in name]
+    if raw and all(value.requires_grad for value in raw):
         limits["scale"] = _log_limits(likelihood.noise_covar.raw_noise_constraint, likelihood.noise)
     for log in logs.values():
         log.requires_grad_()
     try:
         minimise(lambda: -density(logs["amplitude"].exp(), logs["scale"].exp()), logs, limits)
     except NanError:  # lost in rounding errors
-        return state.features, sums
+        return features, sums
     factors = [log.detach().exp() for log in logs.values()]
     amplitude, scale = (factor.item() for factor in factors)
     with torch.no_grad():
         mean = density.mean(*factors)
         if not mean.isfinite().all():
-            return state.features, sums
+            return features, sums
         if model.mean_module.raw_constant.requires_grad:
             model.mean_module.constant = mean.reshape(model.mean_module.constant.shape)
         if amplitude != 1:
             kernel.outputscale = kernel.outputscale * amplitude
         if scale != 1:
-            likelihood.noise = likelihood.noise * scale
-            if isinstance(likelihood, SamplingNoiseLikelihood):
-                likelihood.sampling_noise = likelihood.sampling_noise * scale
-                likelihood.sampling_bias.mul_(scale)
-    features = state.features
-    assert isinstance(features, InducingFeatures)
+            multiply_noise(likelihood, scale)
     factor = features.factor * math.sqrt(amplitude)
     return replace(features, factor=factor), sums.scaled(amplitude)
-
-
-def _noise_is_free(likelihood: GaussianLikelihood | FixedNoiseGaussianLikelihood) -> bool:
-    """Whether the noise of all clouds may be multiplied by a factor."""
-    if isinstance(likelihood, FixedNoiseGaussianLikelihood):
-        return False
-    if isinstance(likelihood, SamplingNoiseLikelihood):
-        parts = [likelihood.raw_sampling_noise, likelihood.noise_covar.raw_noise]
-    else:
-        parts = [likelihood.noise_covar.raw_noise]
-    return all(part.requires_grad for part in parts)
 
 
 def _log_limits(constraint: Any, value: Tensor) -> tuple[float, float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
@@ -57,13 +57,6 @@ def noise_of(model: ExactGP, rows: Rows) -> Tensor:
     return model.likelihood(nothing).lazy_covariance_matrix.diagonal(dim1=-2, dim2=-1)
 
 
-def embedded_rows(model: ExactGP) -> EmbeddedRows:
-    """Return the training rows of a model with what was computed from them."""
-    if isinstance(model, DistributionGP):
-        return model.embedded_rows(model.train_inputs[0])
-    return EmbeddedRows(training_rows(model))
-
-
 def median_distances(model: ExactGP) -> dict[DistributionKernel, Tensor]:
     """Compute the median distance between the training clouds for each distribution kernel.
 
@@ -78,7 +71,10 @@ def median_distances(model: ExactGP) -> dict[DistributionKernel, Tensor]:
         UndeterminedWarning: If all of several training clouds coincide for a distance.
     """
     medians: dict[Distance, Tensor] = {}
-    training = embedded_rows(model)
+    if isinstance(model, DistributionGP):
+        training = model.embedded_rows(model.train_inputs[0])
+    else:
+        training = EmbeddedRows(training_rows(model))
     size = training.rows.shape[-2]
 
     def record(distance: Distance, inputs: tuple[Rows, ...], squared: Tensor) -> None:
@@ -125,19 +121,14 @@ def start_at_medians(model: ExactGP) -> dict[DistributionKernel, float]:
     return {kernel: median.item() for kernel, median in medians.items()}
 
 
-def _of_inputs(model: ExactGP) -> Iterator[Kernel]:
-    """Yield the distribution kernels, and the kernels with a lengthscale in kernels of a block."""
+def _change(model: ExactGP, change: Callable[[Tensor], Tensor]) -> None:
+    """Change the noise, and lengthscales of distribution kernels and within kernels of blocks."""
     inside = inside_blocks(model.covar_module)
     for part in model.covar_module.modules():
         scaled = isinstance(part, Kernel) and part.has_lengthscale
         if isinstance(part, DistributionKernel) or (scaled and part in inside):
-            yield part
-
-
-def _is_of_inputs(kernel: Kernel) -> bool:
-    """Whether the values of a scaled kernel depend on the lengthscales that a start multiplies."""
-    blocks = any(isinstance(part, BlockKernel) for part in kernel.modules())
-    return blocks or isinstance(kernel, DistributionKernel)
+            start_at(part, "lengthscale", change(part.lengthscale))
+    _start_noise(model, change)
 
 
 def make_smooth(model: ExactGP) -> None:
@@ -145,13 +136,14 @@ def make_smooth(model: ExactGP) -> None:
 
     The functions still vary about as much between clouds at the median distance.
     """
-    for kernel in _of_inputs(model):
-        start_at(kernel, "lengthscale", _SMOOTH * kernel.lengthscale)
+    _change(model, lambda value: _SMOOTH * value)
     for kernel in model.covar_module.modules():
-        if isinstance(kernel, ScaleKernel) and _is_of_inputs(kernel.base_kernel):
+        # Values of other scaled kernels do not depend on these lengthscales.
+        if isinstance(kernel, ScaleKernel) and (
+            isinstance(kernel.base_kernel, DistributionKernel)
+            or any(isinstance(part, BlockKernel) for part in kernel.base_kernel.modules())
+        ):
             start_at(kernel, "outputscale", _SMOOTH**2 * kernel.outputscale)
-    if isinstance(model.likelihood, GaussianLikelihood):
-        start_at(model.likelihood.noise_covar, "noise", _SMOOTH * model.likelihood.noise)
 
 
 def scatter(model: ExactGP, generator: torch.Generator) -> None:
@@ -161,21 +153,23 @@ def scatter(model: ExactGP, generator: torch.Generator) -> None:
         powers = 2 * torch.rand(value.shape, generator=generator, dtype=torch.float64) - 1
         return value * (powers * math.log(_SPREAD)).exp().to(value)
 
-    for kernel in _of_inputs(model):
-        start_at(kernel, "lengthscale", scaled(kernel.lengthscale))
-    if isinstance(model.likelihood, GaussianLikelihood):
-        start_at(model.likelihood.noise_covar, "noise", scaled(model.likelihood.noise))
+    _change(model, scaled)
 
 
 def give_signal(model: ExactGP) -> None:
     """Set the outputscale to the variance of the targets, and the noise to a tenth of it."""
     variance = model.train_targets.var()
     start_at_medians(model)
-    if isinstance(model.likelihood, GaussianLikelihood):
-        start_at(model.likelihood.noise_covar, "noise", 0.1 * variance)
+    _start_noise(model, lambda _: 0.1 * variance)
     for kernel in model.covar_module.modules():
         if isinstance(kernel, ScaleKernel):
             start_at(kernel, "outputscale", variance)
+
+
+def _start_noise(model: ExactGP, change: Callable[[Tensor], Tensor]) -> None:
+    """Change the noise of a model, if it has noise that is learned."""
+    if isinstance(model.likelihood, GaussianLikelihood):
+        start_at(model.likelihood.noise_covar, "noise", change(model.likelihood.noise))
 
 
 def start_at(module: Any, name: str, value: Tensor) -> None:

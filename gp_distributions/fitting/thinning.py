@@ -9,7 +9,6 @@ from torch import Tensor
 from gp_distributions.kernels.reading import distribution_kernels
 from gp_distributions.rows.clouds import drop_padding, join_rows, split_rows
 from gp_distributions.rows.columns import Slots
-from gp_distributions.rows.layout import Block
 
 
 def thinned(rows: Tensor, kernel: Kernel, atoms: int, *, seed: int = 0) -> Tensor:
@@ -44,23 +43,16 @@ def thinned(rows: Tensor, kernel: Kernel, atoms: int, *, seed: int = 0) -> Tenso
     parts: dict[Slots, Tensor] = {}
     for columns, block in sorted(slots.items(), key=lambda item: item[0].offset):
         points, weights = split_rows(columns.select(rows), block.atom_dim)
-        limit = atoms if block.kind == "clouds" else weights.shape[-1]
-        parts[columns] = torch.cat([*_with_weights(block, points, weights, limit, generator)], -1)
+        if block.kind == "clouds":
+            points, weights = _subset(points, weights, atoms, generator)
+        else:
+            points, weights = drop_padding(points, weights)
+        parts[columns] = torch.cat([points, weights.unsqueeze(-1)], -1)
     count = max(part.shape[-2] for part in parts.values())
     tail = rows.new_zeros(*rows.shape[:-1], count, first.width)
     for columns, part in parts.items():
         tail[..., : part.shape[-2], columns.offset : columns.offset + columns.size] = part
     return torch.cat([rows[..., : first.start], tail.flatten(-2)], dim=-1)
-
-
-def _with_weights(
-    block: Block, points: Tensor, weights: Tensor, limit: int, generator: torch.Generator
-) -> tuple[Tensor, Tensor]:
-    if block.kind == "clouds":
-        points, weights = _subset(points, weights, limit, generator)
-    else:
-        points, weights = drop_padding(points, weights)
-    return points, weights.unsqueeze(-1)
 
 
 def _subset(

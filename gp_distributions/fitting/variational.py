@@ -10,15 +10,17 @@ from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import ScaleKernel
 from gpytorch.means import ConstantMean
 from torch import Tensor
-from tqdm import tqdm
 
-from gp_distributions.fitting.ascent import PATIENCE, Ascent, set_values, values_of
+from gp_distributions.fitting.ascent import (
+    ascending,
+    climb,
+    values_of,
+    warn_unless_converged,
+)
 from gp_distributions.fitting.marginal_likelihood import fit, maximise_likelihood, warn_of_units
 from gp_distributions.fitting.starts import start_at, start_at_medians
-from gp_distributions.fitting.subset_start import loss_of
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.variational_gp import VariationalDistributionGP
-from gp_distributions.warnings import ConvergenceWarning, warn
 
 # At a start, the outputscale is at least this share of the variance of link values, and the variance of
 # the effects of clouds at least the second number.
@@ -60,27 +62,15 @@ def fit_variational(
         The fitted model, in evaluation mode.
     """
     warn_of_units(model)
-    bar = tqdm(desc="Fitting", unit=" evaluations", delay=PATIENCE, disable=not progress)
-    ascent = Ascent(model, bar.update, {"ftol": _FTOL, **(options or {})})
-    starts = [ascent.best]
-    if init == "median":
-        more = {"restarts": restarts, "seed": seed, "options": options, "progress": progress}
-        starts = list(_starts(model, more))
-    model.train()
-    try:
-        with bar:
-            best = min(ascent.maxima(model, starts), key=loss_of)
-            set_values(model, best.values)
-    except BaseException:  # an interrupt, or an exception with which a signal ends the fit
-        set_values(model, ascent.best)
-        raise
-    finally:
-        model.eval()
-    if not best.minimum.converged:
-        warn(
-            'The fit did not converge. Continue from it with fit(model, init="current").',
-            ConvergenceWarning,
-        )
+    options = options or {}
+    loose = {"ftol": _FTOL} | options
+    with ascending(model, "Fitting", loose, progress=progress) as ascent:
+        starts = [ascent.best]
+        if init == "median":
+            more = {"restarts": restarts, "seed": seed, "options": options, "progress": progress}
+            starts = list(_starts(model, more))
+        best = climb(ascent, starts, seed=seed)
+    warn_unless_converged(best)
     return model
 
 

@@ -13,16 +13,15 @@ from gpytorch.means import Mean, ZeroMean
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from gp_distributions.kernels.aggregates import Kinds, aggregate_kernel, scale_and_level
+from gp_distributions.kernels.aggregates import Kinds
 from gp_distributions.kernels.expected_kernel import ExpectedKernel
 from gp_distributions.measures import Gaussians, PointClouds
 from gp_distributions.measures.atom_encoding import AtomEncoding
 from gp_distributions.measures.training_data import TrainingData
-from gp_distributions.models.arguments import gaussian_noise, noise_floor
-from gp_distributions.models.atom_predictions import AtomPredictions
+from gp_distributions.models.arguments import gaussian_noise
+from gp_distributions.models.atoms import AtomPredictions, aggregate_parts
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.draw_noise import DrawNoiseLikelihood
-from gp_distributions.models.scaled_targets import ScaledTargets
 
 
 class AggregateGP(AtomPredictions, DistributionGP):
@@ -112,22 +111,19 @@ class AggregateGP(AtomPredictions, DistributionGP):
         sampling_noise: bool | Literal["ties"] = False,
     ) -> None:
         data = TrainingData.read(train_X, train_Y, train_Yvar)
-        if data.targets.shape[-1] > 1:
-            raise ValueError(
-                f"Expected one output, got {data.targets.shape[-1]}. Make a model for each output."
-            )
         if aggregate not in ("mean", "sum", "draw"):
             raise ValueError(
                 f'Expected aggregate to be "mean", "sum" or "draw", got {aggregate!r}.'
             )
         if not isinstance(covar_module, ExpectedKernel):
-            level = None if aggregate != "sum" else 1.0
-            if aggregate == "sum" and isinstance(data.X, PointClouds):
-                scale, level = scale_and_level(data.X, data.targets.squeeze(-1))
-                if isinstance(outcome_transform, _DefaultType):
-                    outcome_transform = ScaledTargets(scale)
-            covar_module = aggregate_kernel(
-                data.X, covar_module, level=level, num_features=num_features, kinds=kinds
+            covar_module, outcome_transform = aggregate_parts(
+                data.X,
+                data.targets,
+                covar_module,
+                outcome_transform,
+                aggregate=aggregate,
+                num_features=num_features,
+                kinds=kinds,
             )
         if covar_module.total:
             mean_module = mean_module or ZeroMean()
@@ -139,9 +135,7 @@ class AggregateGP(AtomPredictions, DistributionGP):
                     'Expected no likelihood, train_Yvar or sampling_noise with aggregate="draw", whose '
                     "noise is that of a DrawNoiseLikelihood."
                 )
-            likelihood = DrawNoiseLikelihood(
-                covar_module, **gaussian_noise(noise_floor(data.dtype))
-            )
+            likelihood = DrawNoiseLikelihood(covar_module, **gaussian_noise(data.dtype))
         super().__init__(
             data,
             None,

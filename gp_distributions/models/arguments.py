@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 from typing import Any, Literal
 
 import torch
@@ -23,6 +22,7 @@ from gp_distributions.kernels.default import default_kernel
 from gp_distributions.kernels.mixed import mixed_kernel
 from gp_distributions.kernels.outputscale import with_outputscale
 from gp_distributions.kernels.reading import check_kind, distribution_kernels, readers
+from gp_distributions.kernels.units import unit_findings
 from gp_distributions.measures import (
     GaussianMixtures,
     Gaussians,
@@ -52,7 +52,7 @@ def kernel_for(
         covar_module: The kernel, or None for the default one.
         input_transform: The transform of the inputs, or None.
         batch_shape: Batch shape of the default kernel.
-        shared: Whether all outputs share the kernel.
+        shared: Whether all outputs share the kernel, which then has no batch axis.
 
     Raises:
         TypeError: If it is no kernel, or the transform is none of BoTorch.
@@ -60,7 +60,17 @@ def kernel_for(
             axis although outputs share it; or the transform normalises other clouds.
     """
     if covar_module is None:
-        covar_module = _default_kernel(X, batch_shape)
+        if isinstance(X, GaussianMixtures | Tensor):
+            raise ValueError(
+                "covar_module is needed unless train_X are PointClouds or Gaussians. Pass for example "
+                "SlicedWassersteinKernel(dim) for rows of clouds, or "
+                'MMDKernel(dim, inputs="mixtures").'
+            )
+        shape = _NO_BATCH if shared else batch_shape
+        if isinstance(X, MixedInputs):
+            covar_module = mixed_kernel(X, batch_shape=shape)
+        else:
+            covar_module = default_kernel(X, shape)
     if not isinstance(covar_module, Kernel):
         raise TypeError(
             f"Expected a GPyTorch kernel as covar_module, got {described(covar_module)}. "
@@ -127,32 +137,6 @@ def check_noise(likelihood: object, train_Yvar: object, sampling_noise: object) 
         )
 
 
-def check_batch_size(batch_size: int) -> None:
-    """Check that predictions process at least one cloud at a time.
-
-    Raises:
-        ValueError: If ``batch_size`` is not an integer >= 1.
-    """
-    if not isinstance(batch_size, numbers.Integral) or batch_size < 1:
-        raise ValueError(f"Expected an integer batch_size >= 1, got {batch_size!r}.")
-
-
-def _default_kernel(train_X: Inputs | Tensor, batch_shape: torch.Size) -> Kernel:
-    """Return the default kernel, with one set of parameters for each element of ``batch_shape``.
-
-    Raises:
-        ValueError: If ``train_X`` are mixtures or a tensor, which have no default kernel.
-    """
-    if isinstance(train_X, MixedInputs):
-        return mixed_kernel(train_X, batch_shape=batch_shape)
-    if isinstance(train_X, GaussianMixtures | Tensor):
-        raise ValueError(
-            "covar_module is needed unless train_X are PointClouds or Gaussians. Pass for example "
-            'SlicedWassersteinKernel(dim) for rows of clouds, or MMDKernel(dim, inputs="mixtures").'
-        )
-    return default_kernel(train_X, batch_shape)
-
-
 def standardize(targets: Tensor) -> Standardize:
     """Make the transform that standardises ``batch_shape x T x outputs`` targets in any unit.
 
@@ -169,14 +153,13 @@ def standardize(targets: Tensor) -> Standardize:
     )
 
 
-def noise_floor(dtype: torch.dtype) -> float:
-    """Return the lower bound of the noise variance of default likelihoods, for standardised targets."""
-    return 1e-8 if dtype == torch.float64 else 1e-4
+def gaussian_noise(dtype: torch.dtype, batch_shape: torch.Size = _NO_BATCH) -> dict[str, Any]:
+    """Return the keyword arguments of a default Gaussian likelihood: prior, constraint, batch shape.
 
-
-def gaussian_noise(floor: float, batch_shape: torch.Size = _NO_BATCH) -> dict[str, Any]:
-    """Return the keyword arguments of a default Gaussian likelihood: prior, constraint, batch shape."""
+    The lower bound of the noise variance is that for standardised targets in a precision.
+    """
     prior = LogNormalPrior(loc=-4.0, scale=1.0)
+    floor = 1e-8 if dtype == torch.float64 else 1e-4
     return {
         "noise_prior": prior,
         "noise_constraint": GreaterThan(floor, initial_value=prior.mode),
@@ -195,7 +178,7 @@ def noise_for(
     Raises:
         ValueError: If it is asked, and the kernel does not read exactly one cloud in each row.
     """
-    noise = gaussian_noise(noise_floor(dtype), batch_shape)
+    noise = gaussian_noise(dtype, batch_shape)
     if not sampling_noise:
         return GaussianLikelihood(**noise)
     kernels = readers(covar_module)
@@ -250,7 +233,11 @@ def keeps_clouds(input_transform: InputTransform | None) -> bool:
     return all(isinstance(part, NormalizeClouds | None) for part in _parts(input_transform))
 
 
-def adapt_distances(covar_module: torch.nn.Module, rows: Tensor) -> None:
-    """Adapt each distance of the kernel to the training rows."""
+@torch.no_grad()
+def adapt_kernel(
+    covar_module: torch.nn.Module, X: Inputs | Tensor, rows: Tensor
+) -> tuple[str, ...]:
+    """Adapt each distance of a kernel to the training rows, and return what to say about their units."""
     for kernel, block in distribution_kernels(covar_module):
         kernel.distance.adapt(block.select(rows))
+    return unit_findings(covar_module, X, rows)

@@ -10,7 +10,7 @@ from botorch.exceptions.errors import UnsupportedError
 from botorch.models.transforms.input import InputTransform
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
-from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, Likelihood
 from linear_operator import LinearOperator
 from numpy.typing import ArrayLike
 from torch import Tensor
@@ -106,18 +106,17 @@ class ClassificationGP(Classification, SharedKernelGP):  # type: ignore[misc]
             input_transform=input_transform,
         )
         self.classes_ = classes
-        self._alpha_epsilon = float(alpha_epsilon)
         self.register_load_state_dict_post_hook(_take_concentration)
 
-    def _likelihood_of(self, index: Tensor) -> DirichletNoise:
-        known = self.likelihood
-        noise = known.noise_covar.noise[..., index]
-        return DirichletNoise(known.labels[index], noise, self.alpha_epsilon, self.temperature)
+    def _likelihood_of(self, index: Tensor) -> Likelihood:
+        part = super()._likelihood_of(index)
+        part.labels = part.labels[index]
+        return part
 
     @property
     def alpha_epsilon(self) -> float:
         """Concentration of the classes that are not the label. Setting it updates targets and noise."""
-        return self._alpha_epsilon
+        return float(self.likelihood.alpha_epsilon)
 
     @alpha_epsilon.setter
     def alpha_epsilon(self, value: float) -> None:
@@ -127,7 +126,6 @@ class ClassificationGP(Classification, SharedKernelGP):  # type: ignore[misc]
         self.set_train_data(targets=targets.T, strict=False)
         likelihood.noise_covar.noise = noise.T
         likelihood.alpha_epsilon.fill_(value)
-        self._alpha_epsilon = float(value)
 
     @property
     def temperature(self) -> float:
@@ -187,8 +185,7 @@ class _Conditioned:
 
 def _take_concentration(model: ClassificationGP, _: Any) -> None:
     """Set the targets and noise to those of the concentration in a state dict that was loaded."""
-    model.alpha_epsilon = model.likelihood.alpha_epsilon.item()
-    model.temperature = model.temperature
+    model.alpha_epsilon, model.temperature = model.alpha_epsilon, model.temperature
 
 
 class DirichletNoise(FixedNoiseGaussianLikelihood):
@@ -213,11 +210,6 @@ class DirichletNoise(FixedNoiseGaussianLikelihood):
         self.register_buffer("labels", labels, persistent=False)
         self.register_buffer("alpha_epsilon", noise.new_tensor(alpha_epsilon))
         self.register_buffer("temperature", noise.new_tensor(positive(temperature, "temperature")))
-
-    def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any) -> None:
-        if f"{prefix}alpha_epsilon" in state_dict:  # states of version 0.1.0 have no temperature
-            state_dict.setdefault(f"{prefix}temperature", torch.ones_like(self.temperature))
-        super()._load_from_state_dict(state_dict, prefix, *args)
 
     def marginal(
         self, function_dist: MultivariateNormal, *params: Any, **kwargs: Any
@@ -244,7 +236,6 @@ class _DirichletMarginal(ExactMultivariateNormal):
         """Return the log density of the targets of each class, a tensor of length ``C``."""
         prior = self.prior.to_dense().squeeze(-3)
         likelihood = self.likelihood
-        found: Tensor = DirichletLogDensities.apply(
+        return DirichletLogDensities.apply(
             prior, value - self.mean, likelihood.labels, likelihood.noise
         )
-        return found

@@ -15,27 +15,20 @@ Source: Titsias 2009.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, TypeAlias
+from typing import ClassVar, TypeAlias
 
 import torch
 from gpytorch.kernels import Kernel
-from gpytorch.likelihoods import GaussianLikelihood
 from torch import Tensor
 
 from gp_distributions.distances.embedded_rows import EmbeddedRows, Rows, embedded, rows_of
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.expected_kernel import ExpectedKernel
-from gp_distributions.measures.inputs import Encoding, Inputs, input_rows
-from gp_distributions.measures.targets import as_targets, as_variances
-from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.numerics.linear_algebra import cholesky
 from gp_distributions.numerics.pairwise import column_products
-
-# Number of clouds whose features are in memory at a time. Sums depend on it in the last bits.
-_CHUNK = 2048
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,11 +52,6 @@ class InducingFeatures:
         rows = rows if rows_of(rows).dtype == self.dtype else rows_of(rows).to(self.dtype)
         across = covariance(self.covar_module, embedded(rows), self._inducing)
         return solved(self.factor, across.double())
-
-    @property
-    def num_features(self) -> int:
-        """Number ``M`` of features."""
-        return self.factor.shape[-1]
 
     def residual(self, rows: Rows, phi: Tensor) -> Tensor:
         r"""Return :math:`k(P, P) - |\phi(P)|^2` of ``N x width`` rows, at least 0."""
@@ -105,88 +93,12 @@ class ExplicitFeatures:
         """Return the features of ``... x N x width`` rows, a ``... x N x M`` tensor."""
         return self.covar_module.features(rows_of(rows).double())
 
-    @cached_property
-    def num_features(self) -> int:
-        """Number ``M`` of features."""
-        kernel = self.covar_module
-        return kernel.features(kernel.scale.new_ones(1, kernel.dim + 1)).shape[-1]
-
     def residual(self, rows: Rows, phi: Tensor) -> Tensor:
         """Return what the features leave of the variances of ``N`` rows, which is nothing."""
         return phi.new_zeros(len(phi))
 
 
 Features: TypeAlias = InducingFeatures | ExplicitFeatures
-
-
-@dataclass(frozen=True, eq=False)
-class Reader:
-    """What turns a piece of data into rows, targets and relative noise variances.
-
-    Args:
-        likelihood: The likelihood of a model. Noise that depends on the size of bags is relative to the
-            noise of the largest bags.
-        input_transform: Transform of inputs to rows in evaluation mode, or ``None``.
-        outcome_transform: Transform of targets in evaluation mode, or ``None``.
-        encoding: Encoding of mixed inputs or of atoms, or ``None``.
-        labelling: Function of labels that returns targets and noise variances, two ``N x outputs``
-            tensors, or ``None`` if the data carry targets.
-    """
-
-    likelihood: GaussianLikelihood | None
-    input_transform: Callable[[Tensor], Tensor] | None
-    outcome_transform: Callable[..., tuple[Tensor, Tensor | None]] | None
-    encoding: Encoding | None = None
-    labelling: Callable[[Any], tuple[Tensor, Tensor]] | None = None
-
-    def rows(self, X: Inputs | Tensor) -> Tensor:
-        """Return the rows of distributions, in double precision."""
-        rows = input_rows(X, self.encoding).detach().double()
-        return rows if self.input_transform is None else self.input_transform(rows)
-
-    def targets(
-        self, X: Inputs | Tensor, targets: Any, variances: Any = None
-    ) -> tuple[Tensor, Tensor | None]:
-        """Return transformed targets and noise variances, two ``N x outputs`` tensors.
-
-        Raises:
-            ValueError: If their numbers differ from that of the clouds, a target is not finite, or a
-                variance is not positive and finite.
-        """
-        if self.labelling is not None:
-            targets, variances = self.labelling(targets)
-        like = torch.empty(1, dtype=torch.float64, device=X.device).expand(number_of(X), 1)
-        found, _ = as_targets(targets, like)
-        known = None if variances is None else as_variances(variances, like, found)
-        return self.transformed(found, known)
-
-    def transformed(
-        self, targets: Tensor, variances: Tensor | None
-    ) -> tuple[Tensor, Tensor | None]:
-        """Return transformed targets and noise variances."""
-        if self.outcome_transform is None:
-            return targets, variances
-        return self.outcome_transform(targets, variances)
-
-    def relative_noise(self, rows: Tensor, variances: Tensor | None) -> Tensor:
-        r"""Return :math:`\rho_i` of clouds: ``1 x N``, or ``outputs x N`` if variances are known."""
-        if variances is not None:
-            return variances.mT
-        return relative_noise(self.likelihood, rows).expand(rows.shape[-2]).unsqueeze(0)
-
-
-def number_of(X: Inputs | Tensor) -> int:
-    """Return the number of distributions."""
-    return X.shape[-2] if isinstance(X, Tensor) else len(X)
-
-
-def relative_noise(likelihood: GaussianLikelihood | None, rows: Tensor) -> Tensor:
-    """Return the noise of clouds divided by the noise of the largest bags, ``... x N`` or a one."""
-    if not isinstance(likelihood, SamplingNoiseLikelihood):
-        return rows.new_ones(1)
-    excess = likelihood.excess(rows)
-    more = (likelihood.sampling_noise + likelihood.sampling_bias * excess) * excess
-    return 1 + more / likelihood.noise
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,25 +122,6 @@ class CollapsedSums:
     log_noise: Tensor
     count: int
     num_features: int
-
-    @classmethod
-    def of_nothing(cls, num_features: int, shape: tuple[int, int], like: Tensor) -> CollapsedSums:
-        """Return the sums over no clouds.
-
-        Args:
-            num_features: Number ``M`` of features.
-            shape: The lengths ``P`` and ``R``.
-            like: A tensor of the dtype and on the device of the sums.
-        """
-        length, outputs = shape
-        size = num_features + 1 + outputs
-        return cls(
-            gram=like.new_zeros(length, size, size),
-            residual=like.new_zeros(length),
-            log_noise=like.new_zeros(length),
-            count=0,
-            num_features=num_features,
-        )
 
     def __add__(self, other: CollapsedSums) -> CollapsedSums:
         return CollapsedSums(
@@ -275,83 +168,7 @@ class CollapsedSums:
         return right[:, :size], squares
 
 
-@dataclass(frozen=True, eq=False)
-class PieceState:
-    """What :func:`piece_sums` needs of a model besides the data; it can be pickled.
-
-    Args:
-        features: The features of rows.
-        reader: What turns a piece of data into rows, targets and noise.
-        shape: The lengths ``P`` and ``R`` of the axes of :class:`CollapsedSums`.
-    """
-
-    features: Features
-    reader: Reader
-    shape: tuple[int, int]
-
-
-def piece_sums(
-    state: PieceState, X: Inputs | Tensor, targets: Any, variances: Tensor | None = None
-) -> CollapsedSums:
-    """Compute the sums over the clouds of a piece, a fixed number of clouds at a time.
-
-    Args:
-        state: The features and the transforms of the model.
-        X: ``N`` distributions, or an ``N x width`` tensor.
-        targets: Their targets, ``N`` or ``N x outputs``.
-        variances: Their noise variances if they are known, an ``N x outputs`` tensor.
-
-    Returns:
-        The sums.
-
-    Raises:
-        ValueError: If the targets do not match the clouds or are not finite, or a sum is not finite.
-    """
-    features = state.features
-    like = torch.empty(0, dtype=torch.float64, device=X.device)
-    total = CollapsedSums.of_nothing(features.num_features, state.shape, like)
-    if not number_of(X):
-        return total
-    with torch.no_grad():
-        for rows, *rest in chunks(state.reader, X, targets, variances):
-            part = _chunk_sums(features, rows, *rest)
-            total = part if not total.count else total + part
-    if not bool(total.gram.isfinite().all()):
-        raise ValueError("Expected clouds with finite covariances, got some that are not.")
-    return total
-
-
-def chunks(
-    reader: Reader,
-    X: Inputs | Tensor,
-    targets: Any,
-    variances: Tensor | None = None,
-    *,
-    size: int = _CHUNK,
-) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Yield parts of a piece: rows ``N x width``, targets ``P x N x R`` and relative noise ``P x N``."""
-    values, known = reader.targets(X, targets, variances)
-    values = values.unsqueeze(0) if known is None else values.mT.unsqueeze(-1)
-    for start in range(0, values.shape[-2], size):
-        part = slice(start, start + size)
-        rows = reader.rows(X[part])
-        noise = reader.relative_noise(rows, None if known is None else known[part])
-        yield rows, values[:, part], noise
-
-
-def _chunk_sums(features: Features, rows: Tensor, targets: Tensor, noise: Tensor) -> CollapsedSums:
-    phi = features(rows)
-    left = features.residual(rows, phi)
-    return CollapsedSums(
-        gram=_grams(phi, torch.cat([torch.ones_like(targets[..., :1]), targets], -1), 1 / noise),
-        residual=(left / noise).sum(-1),
-        log_noise=noise.log().sum(-1),
-        count=len(rows),
-        num_features=phi.shape[-1],
-    )
-
-
-def _grams(phi: Tensor, others: Tensor, weights: Tensor) -> Tensor:
+def column_grams(phi: Tensor, others: Tensor, weights: Tensor) -> Tensor:
     """Return weighted sums of products of columns.
 
     Args:

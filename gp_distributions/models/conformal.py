@@ -166,8 +166,3 @@ def check_conformal(
             f"Expected a conformal correction of {outputs} outputs, which the model predicts, got one "
             f"of {count}."
         )
-
-
-def rescaled(std: Tensor, conformal: ConformalCorrection | None) -> Tensor:
-    """Return standard deviations, corrected if there is a correction."""
-    return std if conformal is None else conformal.rescale(std)

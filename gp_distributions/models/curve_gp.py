@@ -21,9 +21,8 @@ from gp_distributions.measures.arrays import given_points, integer
 from gp_distributions.measures.curves import as_curves, as_positions
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.measures.training_data import TrainingData
-from gp_distributions.models.arguments import kernel_for
+from gp_distributions.models.exact_inference import Moments
 from gp_distributions.models.observations import noise_of_outputs
-from gp_distributions.models.regression import Moments
 from gp_distributions.models.shared_kernel import SharedKernelGP
 from gp_distributions.numerics.kronecker import KroneckerSystem
 
@@ -100,8 +99,8 @@ class CurveGP(SharedKernelGP):
         curves = as_curves(train_Y)
         missing = curves.isnan()
         data = TrainingData.read(train_X, torch.where(missing, curves.nanmean(0), curves))
-        covar_module = kernel_for(data.X, covar_module, None, shared=True)
         super().__init__(data, None, covar_module, mean_module=mean_module)
+        self.chooses_metric = False
         targets = self.train_targets
         self.missing: Tensor
         self.register_buffer("missing", missing.to(targets.device), persistent=False)
@@ -195,10 +194,13 @@ class CurveGP(SharedKernelGP):
         self, rows: Tensor, output_indices: list[int] | None, observation_noise: bool | Tensor
     ) -> Posterior:
         """Return the joint posterior of the values of curves at ``... x q x width`` rows."""
-        given = self.conditioned()
+        given, transform = self.conditioned(), self.outcome_transform
+        index = slice(None) if output_indices is None else output_indices
+        units = transform.stdvs.squeeze(0).diag()[index]
         mean, scaled, prior, rotated = self._projected(rows, given)
+        scaled = units @ scaled
         spread = torch.einsum("...pa,...qa,ab->...pqb", rotated, rotated, given.gains)
-        full = prior[..., None, None] * self.output_covariance
+        full = prior[..., None, None] * (units @ self.output_covariance @ units.mT)
         full = full - (scaled * spread.unsqueeze(-2)) @ scaled.mT
         lost = rotated.unsqueeze(-3) @ given.reduction @ scaled.mT
         full = full + torch.einsum("...kpj,...kql->...pqjl", lost, lost)
@@ -207,12 +209,8 @@ class CurveGP(SharedKernelGP):
             if isinstance(observation_noise, Tensor):
                 noise = torch.diag_embed(noise_of_outputs(observation_noise, self.num_outputs))
             same = torch.eye(mean.shape[-2]).to(mean)[..., None, None]
-            full = full + same * noise.unsqueeze(-3)
-        means, stds = self.outcome_transform.means, self.outcome_transform.stdvs
-        mean, full = means + stds * mean, stds.mT * full * stds
-        if output_indices is not None:
-            index = torch.as_tensor(output_indices, device=mean.device)
-            mean, full = mean[..., index], full[..., index, :][..., index]
+            full = full + same * (units @ noise @ units.mT).unsqueeze(-3)
+        mean = transform.means[..., index] + mean @ units.mT
         full = full.transpose(-3, -2).flatten(-2).flatten(-3, -2)
         return GPyTorchPosterior(CurveNormal(mean, to_linear_operator(full)))
 

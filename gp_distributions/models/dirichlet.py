@@ -32,49 +32,35 @@ class DirichletFactors:
 
     def __init__(self, prior: Tensor, labels: Tensor, noise: Tensor) -> None:
         noise = noise.to(prior)
-        self._gap = noise.max() - noise.min()
-        like: dict[str, Any] = {"dtype": prior.dtype, "device": prior.device}
-        self._factor = psd_safe_cholesky(prior + noise.max() * torch.eye(len(prior), **like))
-        self._inverse = torch.cholesky_inverse(self._factor)
-        self._classes = [(labels == c).nonzero().flatten() for c in range(len(noise))]
-        blocks = [self._inverse[members][:, members] for members in self._classes]
-        self._inner = [
-            psd_safe_cholesky(torch.eye(len(block), **like) - self._gap * block) for block in blocks
-        ]
-
-    def logdet(self) -> Tensor:
-        """Return the log determinant of the matrix of each class, a tensor of length ``C``."""
-        inner = torch.stack([factor.diagonal().log().sum() for factor in self._inner])
-        return 2 * (self._factor.diagonal().log().sum() + inner)
+        gap, unit = noise.max() - noise.min(), torch.eye(len(prior)).to(prior)
+        factor = psd_safe_cholesky(prior + noise.max() * unit)
+        self._inverse = torch.cholesky_inverse(factor)
+        roots, logdets = [], []
+        for c in range(len(noise)):
+            members = (labels == c).nonzero().flatten()
+            among = self._inverse[members]
+            inner = psd_safe_cholesky(unit[members][:, members] - gap * among[:, members])
+            roots.append(gap.sqrt() * torch.linalg.solve_triangular(inner, among, upper=False))
+            logdets.append(inner.diagonal().log().sum())
+        #: The log determinants of the matrices, a tensor of length ``C``.
+        self.logdet = 2 * (factor.diagonal().log().sum() + torch.stack(logdets))
+        # The inverse matrix of a class is A^-1 + R' R, with the rows of R that belong to it.
+        self._roots = torch.cat(roots)
+        self._of_class = torch.nn.functional.one_hot(labels.sort().values, len(noise)).mT.to(prior)
 
     def solve(self, right: Tensor) -> Tensor:
         """Solve the linear system of each class for its row of ``right``, a ``C x T`` tensor."""
-        solved = right @ self._inverse
-        more = []
-        for s, members, factor in zip(solved, self._classes, self._inner, strict=True):
-            inner = torch.cholesky_solve(s[members].unsqueeze(-1), factor).squeeze(-1)
-            more.append(inner @ self._inverse[members])
-        return solved + self._gap * torch.stack(more)
+        return right @ self._inverse + (self._of_class * (right @ self._roots.mT)) @ self._roots
 
     def inv_quad(self, right: Tensor) -> Tensor:
         """Return ``r' S^-1 r`` for the matrix ``S`` of each class and each row ``r``, as ``C x N``."""
-        solved = right @ self._inverse
-        more = []
-        for members, factor in zip(self._classes, self._inner, strict=True):
-            at = torch.linalg.solve_triangular(factor, solved[:, members].T, upper=False)
-            more.append(at.square().sum(0))
-        return (right * solved).sum(-1) + self._gap * torch.stack(more)
+        more = self._of_class @ (right @ self._roots.mT).square().mT
+        return (right @ self._inverse * right).sum(-1) + more
 
     def sum_of_inverses(self, shares: Tensor) -> Tensor:
         """Return the sum over classes of the inverse matrix times a share, as ``T x T``."""
-        roots = [
-            torch.linalg.solve_triangular(factor, self._inverse[members], upper=False)
-            for members, factor in zip(self._classes, self._inner, strict=True)
-        ]
-        sizes = torch.tensor([len(members) for members in self._classes], device=shares.device)
-        stacked = torch.cat(roots)
-        weighted = (self._gap * shares).repeat_interleave(sizes).unsqueeze(-1) * stacked
-        return torch.addmm(self._inverse, stacked.mT, weighted, beta=shares.sum().item())
+        weighted = (shares @ self._of_class).unsqueeze(-1) * self._roots
+        return torch.addmm(self._inverse, self._roots.mT, weighted, beta=shares.sum().item())
 
 
 class DirichletLogDensities(torch.autograd.Function):
@@ -109,7 +95,7 @@ class DirichletLogDensities(torch.autograd.Function):
         ctx.save_for_backward(solved)
         inv_quad = (differences * solved).sum(-1)
         constant = differences.shape[-1] * math.log(2 * math.pi)
-        return -0.5 * (inv_quad + ctx.factors.logdet() + constant)
+        return -0.5 * (inv_quad + ctx.factors.logdet + constant)
 
     @staticmethod
     @once_differentiable

@@ -1,8 +1,8 @@
-"""Classification on Dirichlet targets, whatever the way of inference: probabilities and labels."""
+"""Classification, whatever the way of inference: labels, and probabilities from Dirichlet targets."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -10,13 +10,40 @@ from torch import Tensor
 
 from gp_distributions.measures.arrays import positive
 from gp_distributions.measures.inputs import Inputs
-from gp_distributions.models.labelling import Labelling
+from gp_distributions.measures.targets import Labels
 from gp_distributions.models.regression import Regression
 from gp_distributions.numerics.predictions import expected_softmax, log_probabilities, tempered
 from gp_distributions.sharding.sharded_clouds import ShardedClouds
 
 # Number of left-out clouds whose class probabilities are computed at a time.
 _PART = 1024
+
+
+class Labelling:
+    """Models that predict labels."""
+
+    classes_: Labels
+    # Function of inputs that returns scores of all classes, ``... x N x C``.
+    _scores: Callable[..., Tensor]
+
+    def predict(self, X: Inputs | Tensor, **options: Any) -> Labels:
+        """Predict the labels of clouds: the classes with the largest scores or probabilities.
+
+        Args:
+            X: The ``N`` clouds, or a ``... x N x m*(d+1)`` tensor of rows.
+            **options: As for ``predict_proba``, of models that have it.
+
+        Returns:
+            An array of labels of shape ``... x N``.
+
+        Example:
+            >>> from gp_distributions import ClassificationGP, PointClouds
+            >>> clouds = PointClouds([[[0.0], [0.2]], [[0.1], [0.3]], [[5.0], [5.2]], [[5.1], [5.4]]])
+            >>> model = ClassificationGP(clouds, ["left", "left", "right", "right"])
+            >>> model.predict(clouds[1:3]).tolist()
+            ['left', 'right']
+        """
+        return self.classes_[self._scores(X, **options).argmax(-1).cpu().numpy()]
 
 
 class Classification(Labelling, Regression):  # type: ignore[misc]

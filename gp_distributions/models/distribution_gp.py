@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from itertools import chain
-from typing import Any, ClassVar, Literal, Self, TypeVar, cast
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import botorch
 import gpytorch
@@ -18,7 +16,7 @@ from botorch.models.utils import add_output_dim
 from botorch.utils.types import DEFAULT, _DefaultType
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
-from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, Likelihood
+from gpytorch.likelihoods import Likelihood
 from gpytorch.means import Mean
 from linear_operator import LinearOperator, to_linear_operator
 from numpy.typing import ArrayLike
@@ -29,11 +27,10 @@ from gp_distributions.distances.base import Distance
 from gp_distributions.distances.embedded_rows import EmbeddedRows
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.lazy_covariance import LazyCovariance
-from gp_distributions.kernels.units import unit_findings
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.measures.training_data import TrainingData
 from gp_distributions.models.arguments import (
-    adapt_distances,
+    adapt_kernel,
     check_likelihood,
     check_noise,
     chooses_metric,
@@ -47,11 +44,12 @@ from gp_distributions.models.equal_mixture import EqualMixture
 from gp_distributions.models.exact_inference import (
     ExactMultivariateNormal,
     ExactPredictionStrategy,
+    Moments,
 )
 from gp_distributions.models.observations import (
-    as_observations,
     check_noise_is_kept,
     mean_noise,
+    observed,
 )
 from gp_distributions.models.regression import Regression
 from gp_distributions.models.together import held
@@ -144,6 +142,7 @@ class DistributionGP(Regression, SingleTaskGP):
     mixture: EqualMixture | None
     choice: Choice | None
     chooses_metric: bool
+    _shares_kernel: ClassVar[bool] = False
     # The class that represents the prior distribution.
     _normal: ClassVar[type[ExactMultivariateNormal]] = ExactMultivariateNormal
     _original_train_inputs: Tensor
@@ -169,7 +168,9 @@ class DistributionGP(Regression, SingleTaskGP):
         variances = None if data.variances is None else data.variances.to(rows)
         batch_shape = self.get_batch_dimensions(rows, targets)[1]
         chooses = chooses_metric(data.X, covar_module)
-        covar_module = kernel_for(data.X, covar_module, input_transform, batch_shape)
+        covar_module = kernel_for(
+            data.X, covar_module, input_transform, batch_shape, shared=self._shares_kernel
+        )
         if likelihood is not None:
             check_likelihood(likelihood, rows.shape[-2])
         elif variances is None:
@@ -188,8 +189,7 @@ class DistributionGP(Regression, SingleTaskGP):
         )
         with torch.no_grad():
             clouds = self.transform_inputs(rows)
-            adapt_distances(self.covar_module, clouds)
-            self.unit_findings = unit_findings(self.covar_module, data.X, clouds)
+            self.unit_findings = adapt_kernel(self.covar_module, data.X, clouds)
             if sampling_noise:
                 self.likelihood.adapt(clouds)
         self.encoding = data.encoding
@@ -203,7 +203,7 @@ class DistributionGP(Regression, SingleTaskGP):
     @property
     def members(self) -> list[DistributionGP]:
         """The models whose equal mixture predicts; the model itself unless :func:`fit` chose more."""
-        return [self] if self.mixture is None else cast(list[DistributionGP], self.mixture.models)
+        return [self] if self.mixture is None else self.mixture.models
 
     def with_kernel(self, covar_module: Kernel) -> Self:
         """Return a model of the same data with another kernel, and copies of the noise and the mean."""
@@ -237,7 +237,7 @@ class DistributionGP(Regression, SingleTaskGP):
 
     def _likelihood_of(self, index: Tensor) -> Likelihood:
         """Return the likelihood of some training clouds, which shares parameters with that of all."""
-        if not isinstance(self.likelihood, FixedNoiseGaussianLikelihood):
+        if not self.noise_is_known:
             return self.likelihood
         part = copy.deepcopy(self.likelihood)
         part.noise_covar.noise = self.likelihood.noise_covar.noise[..., index]
@@ -246,13 +246,17 @@ class DistributionGP(Regression, SingleTaskGP):
     def forward(self, x: Tensor) -> MultivariateNormal:
         """Return the prior at the rows ``x``, a ``batch_shape x N x m*(d+1)`` tensor."""
         if self.training:
-            train = self.embedded_rows(x)
-            return self._prior_at(train, covariance(self.covar_module, self._compared(train)))
+            return self._prior(x)
         # The kernel stays lazy: GPyTorch needs only a part of the covariances of training clouds
         # and fantasies.
         whole = EmbeddedRows(x)
         rows = self._compared(whole).rows
         return self._prior_at(whole, LazyCovariance(rows, rows, kernel=self.covar_module))
+
+    def _prior(self, rows: Tensor) -> ExactMultivariateNormal:
+        """Return the prior at the training rows."""
+        train = self.embedded_rows(rows)
+        return self._prior_at(train, covariance(self.covar_module, self._compared(train)))
 
     def _prior_at(
         self, rows: EmbeddedRows, covariances: Tensor | LinearOperator
@@ -297,7 +301,16 @@ class DistributionGP(Regression, SingleTaskGP):
         (rows,) = args
         if self.mixture is not None:
             return self.mixture(rows)
-        posterior = self._posterior_at(rows, DistributionGP.conditioned(self))
+        # Training clouds are represented first, for their own covariances, and not anew beside others.
+        strategy = DistributionGP.conditioned(self)
+        to_train, within = self._covariances_at(rows)
+        fitted, root = strategy.projected(to_train)
+        mean, covariances = self.mean_module(rows) + fitted, within - root @ root.mT
+        batch_shape = torch.broadcast_shapes(mean.shape[:-1], covariances.shape[:-2])
+        posterior = ExactMultivariateNormal(
+            mean.expand(*batch_shape, -1),
+            to_linear_operator(covariances.expand(*batch_shape, -1, -1)),
+        )
         posterior.rows = rows
         return posterior
 
@@ -336,34 +349,19 @@ class DistributionGP(Regression, SingleTaskGP):
     def _known_strategy(self) -> ExactPredictionStrategy | None:
         """Return the caches of an earlier prediction, unless the model has changed since."""
         strategy = self.prediction_strategy
-        return strategy if strategy and strategy.is_of(self._premises()) else None
+        return strategy if strategy and strategy.is_of(self._key()) else None
 
-    def _premises(self) -> list[Module | Tensor]:
-        """Return what caches are computed from, beside the training data."""
-        fixed = isinstance(self.likelihood, FixedNoiseGaussianLikelihood)
-        noise = [self.likelihood.noise_covar.noise] if fixed else []
-        modules = self.covar_module.modules(), self.mean_module.modules()
-        return [*chain(*modules), *self.parameters(), *noise]
+    def _key(self) -> Hashable:
+        """Return a key of all from which caches are computed, beside the training data."""
+        return tuple(map(fingerprint, (self.covar_module, self.mean_module, self.likelihood)))
 
     def _new_strategy(self) -> ExactPredictionStrategy:
         (rows,) = self.train_inputs
-        tracked = contextlib.nullcontext() if _caches_tracked() else torch.no_grad()
-        with tracked:
-            train = self.embedded_rows(rows)
-            prior = self._prior_at(train, covariance(self.covar_module, self._compared(train)))
+        with torch.set_grad_enabled(torch.is_grad_enabled() and _caches_tracked()):
+            prior = self._prior(rows)
             strategy = ExactPredictionStrategy([rows], prior, self.train_targets, self.likelihood)
-        strategy.premises = _unchanging(self._premises())
+        strategy.key = self._key()
         return strategy
-
-    def _posterior_at(
-        self, rows: Tensor, strategy: ExactPredictionStrategy
-    ) -> ExactMultivariateNormal:
-        to_train, within = self._covariances_at(rows)
-        mean, covariances = strategy.exact_prediction(self.mean_module(rows), within, to_train)
-        batch_shape = torch.broadcast_shapes(mean.shape[:-1], covariances.shape[:-2])
-        return ExactMultivariateNormal(
-            mean.expand(*batch_shape, -1), covariances.expand(*batch_shape, -1, -1)
-        )
 
     def _covariances_at(self, rows: Tensor, *, diag: bool = False) -> tuple[Tensor, Tensor]:
         """Return covariances of rows with the training rows, and within the rows."""
@@ -377,8 +375,7 @@ class DistributionGP(Regression, SingleTaskGP):
     @property
     def dtype(self) -> torch.dtype:
         """Precision of the model."""
-        dtype: torch.dtype = self.train_targets.dtype
-        return dtype
+        return self.train_targets.dtype
 
     def conditioned(self) -> Any:
         """Return caches of the training data, and keep them until the model changes."""
@@ -400,7 +397,7 @@ class DistributionGP(Regression, SingleTaskGP):
         distribution = self(rows)
         return [distribution[(slice(None),) * axis + (output,)] for output in outputs]
 
-    def latent_marginals(self, rows: Tensor, given: Any) -> tuple[Tensor, Tensor]:
+    def latent_marginals(self, rows: Tensor, given: Any) -> Moments:
         """Return means and variances at ``... x N x width`` rows, ``... x N x outputs``."""
         if self.mixture is not None:
             return self.mixture.latent_marginals(rows, given)
@@ -426,15 +423,14 @@ class DistributionGP(Regression, SingleTaskGP):
         """Return noise variances at rows; if those of the training clouds are known, their mean."""
         if self.mixture is not None:
             return self.mixture.noise(rows)
-        if isinstance(self.likelihood, FixedNoiseGaussianLikelihood):
+        if self.noise_is_known:
             return mean_noise(self.likelihood.noise, rows, self.num_outputs)
         rows = self._of_each_output(rows)
         shape = torch.broadcast_shapes(rows.shape[:-1], (*self.train_targets.shape[:-1], 1))
         return self.columns(self._noise_of(rows, shape))
 
     def _noise_of(self, rows: Tensor, shape: torch.Size) -> Tensor:
-        noise: Tensor = self.likelihood._shaped_noise_covar(shape, rows).diagonal()
-        return noise
+        return self.likelihood._shaped_noise_covar(shape, rows).diagonal()
 
     def _of_each_output(self, rows: Tensor) -> Tensor:
         """Return rows with an axis of outputs in front of the clouds, if there are several."""
@@ -494,20 +490,17 @@ class DistributionGP(Regression, SingleTaskGP):
         strategy = copy.copy(model._known_strategy() or model._new_strategy())
         strategy.likelihood = likelihood
         model.prediction_strategy = strategy
-        # The graph of the new caches would keep the caches of all models before this one.
-        given = [rows, Y, *(value for value in kwargs.values() if isinstance(value, Tensor))]
-        with torch.set_grad_enabled(torch.is_grad_enabled() and model._is_tracked(*given)):
+        # The graph of the new caches would keep the caches of all models before this one. They need a
+        # gradient only of more than hyperparameters.
+        known = rows, Y, *model.train_inputs, model.train_targets
+        caches = strategy.mean_cache, strategy.covar_cache
+        tensors = [*known, *caches, *(each for each in kwargs.values() if isinstance(each, Tensor))]
+        tracked = _caches_tracked() or any(tensor.requires_grad for tensor in tensors)
+        with torch.set_grad_enabled(torch.is_grad_enabled() and tracked):
             more = super(DistributionGP, model).condition_on_observations(rows, Y, **kwargs)
-        more.prediction_strategy.premises = _unchanging(more._premises())
+        more.prediction_strategy.key = more._key()
         more.mixture = mixture
         return more
-
-    def _is_tracked(self, *data: Tensor) -> bool:
-        """Whether caches that are updated with new data need a gradient of more than hyperparameters."""
-        strategy = self.prediction_strategy
-        caches = [] if strategy is None else [strategy.mean_cache, strategy.covar_cache]
-        tensors = (*data, *self.train_inputs, self.train_targets, *caches)
-        return _caches_tracked() or any(tensor.requires_grad for tensor in tensors)
 
     def transform_inputs(self, X: Tensor, input_transform: Module | None = None) -> Tensor:
         """Transform inputs to rows; if all outputs share the inputs, transform them only once."""
@@ -529,8 +522,7 @@ class DistributionGP(Regression, SingleTaskGP):
     def _apply(self, fn: Callable[[Tensor], Tensor]) -> Self:
         if self._has_transformed_inputs:
             self._original_train_inputs = fn(self._original_train_inputs)
-        moved: Self = super()._apply(fn)
-        return moved
+        return super()._apply(fn)
 
     # BoTorch changes the training inputs and then the flag that says so. Here they change in one step:
     # neither a second thread nor an interrupt finds only one of them changed.
@@ -568,18 +560,12 @@ class DistributionGP(Regression, SingleTaskGP):
         Where the noise variances of the training targets are known, the default is their mean.
         """
         rows, outputs = self.rows_of(X), self.num_outputs
-        targets, variances = as_observations(
-            X,
-            rows,
-            Y,
-            noise,
-            like=self.train_targets,
-            outputs=outputs,
-            squeeze=self._squeeze_output,
-        )
-        if variances is None and isinstance(self.likelihood, FixedNoiseGaussianLikelihood):
-            variances = mean_noise(self.likelihood.noise_covar.noise, rows, outputs)
-        return rows, targets, variances
+        targets = observed(self, X, rows, Y, "Y")
+        if noise is not None:
+            return rows, targets, observed(self, X, rows, noise, "noise")
+        if self.noise_is_known:
+            return rows, targets, mean_noise(self.likelihood.noise_covar.noise, rows, outputs)
+        return rows, targets, None
 
     def _widen_training(self, rows: Tensor) -> Tensor:
         """Pad training rows (in place) and new rows to a common width, and return the new rows."""
@@ -595,11 +581,6 @@ class DistributionGP(Regression, SingleTaskGP):
         return pad_rows(rows, width)
 
 
-def _unchanging(premises: Sequence[Module | Tensor]) -> list[Module | Tensor]:
-    """Copy values, which may change in place."""
-    return [p.detach().clone() if isinstance(p, Tensor) else p for p in premises]
-
-
 def _copied(module: ModuleT) -> ModuleT:
     """Return a copy of a module that shares its parts, of which each can be replaced."""
     shallow = copy.copy(module)
@@ -609,10 +590,7 @@ def _copied(module: ModuleT) -> ModuleT:
 
 def _caches_tracked() -> bool:
     """Whether the settings say that caches of the training data have gradients."""
-    tracked: bool = botorch.settings.propagate_grads.on() or (
-        gpytorch.settings.detach_test_caches.off()
-    )
-    return tracked
+    return botorch.settings.propagate_grads.on() or (gpytorch.settings.detach_test_caches.off())
 
 
 def _output_axes(model: torch.nn.Module, batch_shape: torch.Size) -> dict[str, int]:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gp_distributions.distances.embedded_rows import Rows
 from gp_distributions.kernels.expected_kernel import ExpectedKernel
-from gp_distributions.models.row_noise import RowNoiseLikelihood
+from gp_distributions.models.sampling_noise import RowNoiseLikelihood
 
 _NO_BATCH = torch.Size()
 

@@ -10,11 +10,9 @@ from gpytorch.distributions import MultivariateNormal
 from linear_operator import to_linear_operator
 from torch import Tensor
 
-from gp_distributions.models.exact_inference import ExactMultivariateNormal
+from gp_distributions.models.exact_inference import ExactMultivariateNormal, Moments
 from gp_distributions.models.regression import Regression
 from gp_distributions.models.together import together
-
-Moments = tuple[Tensor, Tensor]
 
 
 class EqualMixture(torch.nn.Module):
@@ -36,9 +34,13 @@ class EqualMixture(torch.nn.Module):
         self.members = torch.nn.ModuleList(members)
 
     @property
-    def models(self) -> list[Regression]:
+    def models(self) -> list[Any]:
         """The members."""
-        return list(self.members)  # type: ignore[arg-type]
+        return list(self.members)
+
+    @property
+    def _weights(self) -> Tensor:
+        return torch.full((len(self.members),), 1 / len(self.members), dtype=torch.float64)
 
     def forward(self, rows: Tensor) -> ExactMultivariateNormal:
         """Return the joint posterior at transformed rows."""
@@ -61,12 +63,12 @@ class EqualMixture(torch.nn.Module):
         with together():
             pairs = zip(self.models, given, strict=True)
             found = [model.latent_marginals(rows, known) for model, known in pairs]
-        return _mixed(found)
+        return mixed_moments(found, self._weights)
 
     def latent_left_out(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return means, variances and noise variances, ``... x T x outputs``, without each cloud."""
         found = [model.latent_left_out() for model in self.models]
-        mean, variance = _mixed([(mean, variance) for mean, variance, _ in found])
+        mean, variance = mixed_moments([each[:2] for each in found], self._weights)
         return mean, variance, _average([noise for *_, noise in found])
 
     def noise(self, rows: Tensor) -> Tensor:
@@ -80,10 +82,12 @@ class EqualMixture(torch.nn.Module):
         )
 
 
-def _mixed(moments: Sequence[Moments]) -> Moments:
-    means, variances = (torch.stack(part) for part in zip(*moments, strict=True))
-    mean = means.mean(0)
-    return mean, (variances + (means - mean).square()).mean(0)
+def mixed_moments(moments: Sequence[Moments], weights: Tensor) -> Moments:
+    """Return the means and variances of mixtures from those of their members."""
+    means, within = (torch.stack(part, dim=-1) for part in zip(*moments, strict=True))
+    weights = weights.to(means)
+    mean = means @ weights
+    return mean, (within + (means - mean.unsqueeze(-1)).square()) @ weights
 
 
 def _average(values: Sequence[Tensor]) -> Tensor:

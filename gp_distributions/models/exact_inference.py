@@ -6,16 +6,15 @@ at the same time, the settings could stay changed. This module does not change a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable
+from typing import TypeAlias
 
-import gpytorch
 import torch
-from botorch.models.transforms.outcome import OutcomeTransform, Standardize
 from botorch.posteriors import Posterior
 from gpytorch.distributions import MultitaskMultivariateNormal, MultivariateNormal
 from gpytorch.likelihoods import Likelihood
 from gpytorch.models.exact_prediction_strategies import DefaultPredictionStrategy
-from linear_operator import LinearOperator, to_linear_operator
+from linear_operator import LinearOperator
 from linear_operator.operators import (
     AddedDiagLinearOperator,
     DiagLinearOperator,
@@ -25,10 +24,11 @@ from linear_operator.operators import (
 from linear_operator.utils.errors import CachingError
 from linear_operator.utils.memoize import add_to_cache, get_from_cache
 from torch import Tensor
-from torch.nn import Module
 
 from gp_distributions.numerics.linear_algebra import cholesky, log_densities
-from gp_distributions.rows.clouds import same_tensor
+
+# Means and variances.
+Moments: TypeAlias = tuple[Tensor, Tensor]
 
 _ONE_SAMPLE = torch.Size()
 
@@ -56,7 +56,9 @@ class ExactMultivariateNormal(MultivariateNormal):
     ) -> Tensor:
         """Draw reparametrised samples, a ``sample_shape x batch_shape x N`` tensor."""
         covariance = self.lazy_covariance_matrix
-        if not _has_root(covariance):
+        try:
+            get_from_cache(covariance, "root_decomposition")
+        except CachingError:
             dense = covariance.to_dense()
             # A single variance that rounding made negative becomes 0 and needs no jitter.
             factor = dense.clamp_min(0).sqrt() if dense.shape[-1] == 1 else cholesky(dense)
@@ -72,10 +74,10 @@ class ExactPredictionStrategy(DefaultPredictionStrategy):
     For fantasies, GPyTorch makes new strategies from this one and updates copies of its caches.
 
     Attributes:
-        premises: The modules and the values of hyperparameters from which the caches were computed.
+        key: Key of the modules and hyperparameters from which the caches were computed.
     """
 
-    premises: Sequence[Module | Tensor] = ()
+    key: Hashable = None
 
     def __init__(
         self,
@@ -104,33 +106,29 @@ class ExactPredictionStrategy(DefaultPredictionStrategy):
         """The weights of the training clouds in predicted means, a ``batch_shape x T`` tensor."""
         return get_from_cache(self, "mean_cache")
 
-    def is_of(self, premises: Sequence[Module | Tensor]) -> bool:
-        """Whether the caches belong to these modules and values, and can be used in this mode."""
+    def is_of(self, key: Hashable) -> bool:
+        """Whether the caches belong to modules and values, and can be used in this mode."""
         usable = torch.is_inference_mode_enabled() or not self.mean_cache.is_inference()
-        same = len(self.premises) == len(premises) and all(map(_same, self.premises, premises))
-        return usable and same
+        return usable and self.key == key
 
     @property
     def precision(self) -> Tensor:
         """The diagonal of the inverse covariance matrix of the targets, ``batch_shape x T``."""
         return self.covar_cache.square().sum(-1)
 
-    def marginals(self, to_train: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what the training clouds add to prior means and take from prior variances.
+    def projected(self, to_train: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what the training clouds add to prior means, and a root of what they explain.
 
         Args:
             to_train: Prior covariances with the training clouds, ``batch_shape x N x T``.
         """
         fitted = (to_train @ self.mean_cache.unsqueeze(-1)).squeeze(-1)
-        return fitted, (to_train @ self.covar_cache).square().sum(-1)
+        return fitted, to_train @ self.covar_cache
 
-    def exact_prediction(
-        self, test_mean: Tensor, test_test_covar: Tensor, test_train_covar: Tensor
-    ) -> tuple[Tensor, LinearOperator]:
-        """Compute the mean and covariance of the posterior from those of the prior."""
-        mean = test_mean + (test_train_covar @ self.mean_cache.unsqueeze(-1)).squeeze(-1)
-        root = test_train_covar @ self.covar_cache
-        return mean, to_linear_operator(test_test_covar - root @ root.mT)
+    def marginals(self, to_train: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what the training clouds add to prior means and take from prior variances."""
+        fitted, root = self.projected(to_train)
+        return fitted, root.square().sum(-1)
 
 
 def without_noise(operator: LinearOperator) -> tuple[Tensor, Tensor]:
@@ -153,16 +151,7 @@ def without_noise(operator: LinearOperator) -> tuple[Tensor, Tensor]:
     return dense, dense.new_zeros(dense.shape[:-1])
 
 
-def smallest_variance(outcome_transform: OutcomeTransform | None, dtype: torch.dtype) -> float:
-    """Return ``gpytorch.settings.min_variance`` in the units of the original targets."""
-    unit = 1.0
-    if isinstance(outcome_transform, Standardize):
-        unit = outcome_transform.stdvs.min().item()
-    smallest: float = gpytorch.settings.min_variance.value(dtype)
-    return unit**2 * smallest
-
-
-def marginal_moments(posterior: Posterior, smallest: float) -> tuple[Tensor, Tensor]:
+def marginal_moments(posterior: Posterior, smallest: float) -> Moments:
     """Return the means and the marginal variances of a posterior.
 
     ``posterior.variance`` of GPyTorch has the same lower bound for targets in any unit. This function
@@ -197,20 +186,6 @@ def marginal_moments(posterior: Posterior, smallest: float) -> tuple[Tensor, Ten
     else:
         diagonal = diagonal.unsqueeze(-1)
     return mean, diagonal.clamp_min(smallest).expand(mean.shape)
-
-
-def _same(a: Module | Tensor, b: Module | Tensor) -> bool:
-    if isinstance(a, Tensor) and isinstance(b, Tensor):
-        return same_tensor(a, b)
-    return a is b
-
-
-def _has_root(covariance: LinearOperator) -> bool:
-    try:
-        get_from_cache(covariance, "root_decomposition")
-    except CachingError:
-        return False
-    return True
 
 
 def _root(factor: Tensor) -> RootLinearOperator:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
@@ -14,8 +12,6 @@ from gp_distributions.models.collapsed import InducingFeatures
 from gp_distributions.numerics.inducing import choose_pivots
 from gp_distributions.numerics.linear_algebra import cholesky
 
-# Inducing clouds are chosen from this many times as many clouds, and from at least _FEWEST.
-_CANDIDATES, _FEWEST = 4, 2000
 # The covariance of candidates is computed for so many clouds at a time.
 _BLOCK = 2048
 # Jitter of the inducing covariance matrix: a share of the smallest noise variance, within two shares of
@@ -23,11 +19,6 @@ _BLOCK = 2048
 _JITTER, _LEAST_JITTER, _MOST_JITTER = 1e-8, {torch.float64: 1e-12, torch.float32: 1e-7}, 1e-6
 #: The precisions in which features can be computed.
 FEATURE_DTYPES = tuple(_LEAST_JITTER)
-
-
-def num_candidates(num_inducing: int) -> int:
-    """Return the number of clouds out of which so many inducing clouds are chosen."""
-    return max(_CANDIDATES * num_inducing, _FEWEST)
 
 
 def choose_features(
@@ -57,22 +48,15 @@ def choose_features(
     level = max(float(variances.mean()), torch.finfo(torch.float64).tiny)
     jitter = min(max(_JITTER * noise, _LEAST_JITTER[dtype] * level), _MOST_JITTER * level)
     if len(rows) > count:
-        rows = rows[_pivots(covar_module, rows, variances, count, tolerance=jitter, seed=seed)]
+        parts = [EmbeddedRows(part) for part in rows.split(_BLOCK)]
+
+        def covariances(first: Tensor | None, second: Tensor) -> Tensor:
+            chosen = rows[second]
+            if first is not None:
+                return covariance(covar_module, rows[first], chosen)
+            return torch.cat([covariance(covar_module, part, chosen) for part in parts])
+
+        rows = rows[choose_pivots(covariances, variances, count, tolerance=jitter, seed=seed)]
     matrix = covariance(covar_module, rows)
     matrix.diagonal().add_(jitter)
     return InducingFeatures(covar_module, rows, cholesky(matrix), dtype)
-
-
-def _pivots(
-    covar_module: Kernel, rows: Tensor, variances: Tensor, count: int, **options: Any
-) -> Tensor:
-    """Return the indices of inducing rows."""
-    parts = [EmbeddedRows(part) for part in rows.split(_BLOCK)]
-
-    def covariances(first: Tensor | None, second: Tensor) -> Tensor:
-        chosen = rows[second]
-        if first is not None:
-            return covariance(covar_module, rows[first], chosen)
-        return torch.cat([covariance(covar_module, part, chosen) for part in parts])
-
-    return choose_pivots(covariances, variances, count, **options)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 import torch
+from botorch.models.model import Model
 from botorch.models.transforms.outcome import OutcomeTransform
+from botorch.models.utils.assorted import fantasize as fantasizing
+from botorch.sampling.base import MCSampler
 from gpytorch.kernels import Kernel
 from gpytorch.means import ConstantMean
 from numpy.typing import ArrayLike
@@ -19,16 +22,39 @@ from gp_distributions.kernels.batching import batched
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.models.distribution_gp import DistributionGP
-from gp_distributions.models.fantasies import FantasizingModel
+from gp_distributions.models.exact_inference import Moments
 from gp_distributions.models.mixture_posterior import MixturePosterior
 from gp_distributions.models.regression import Regression
-from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
+from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood, relative_noise
 from gp_distributions.models.together import held
 from gp_distributions.numerics.densities import Mixture, variance_factors
 from gp_distributions.numerics.spectral_regression import SpectralRegression
 
 # Covariances within larger sets of clouds are computed only if samples are drawn.
 _JOINT_CLOUDS = 16
+
+
+class FantasizingModel(Model):
+    """BoTorch model without a likelihood of its own that is conditioned on samples of its posterior.
+
+    BoTorch's ``FantasizeMixin`` asks for a ``likelihood`` and sets a flag of the whole process.
+    """
+
+    def fantasize(self, X: Tensor, sampler: MCSampler, **kwargs: Any) -> Self:
+        """Condition the model on samples of its noisy posterior at ``X``, as in BoTorch.
+
+        Args:
+            X: A ``batch_shape x N x m*(d+1)`` tensor of rows.
+            sampler: Sampler of the noisy posterior at ``X``.
+            **kwargs: Options of ``condition_on_observations``.
+        """
+        with fantasizing():
+            if X.shape[-2] > 0:
+                samples = sampler(self.posterior(X, observation_noise=True))
+            else:  # as in BoTorch: samplers do not take posteriors at no clouds
+                batch_shape = torch.broadcast_shapes(X.shape[:-2], self.batch_shape)
+                samples = X.new_empty(*sampler.sample_shape, *batch_shape, 0, self.num_outputs)
+            return self.condition_on_observations(X, samples, **kwargs)
 
 
 class IntegratedGP(FantasizingModel, Regression):
@@ -63,6 +89,7 @@ class IntegratedGP(FantasizingModel, Regression):
         torch.Size([16, 10])
     """
 
+    num_outputs = 1
     ratios: Tensor
     log_prior: Tensor
     outputscales: Tensor | None
@@ -121,11 +148,6 @@ class IntegratedGP(FantasizingModel, Regression):
         )
 
     @property
-    def num_outputs(self) -> int:
-        """Number of outputs: one."""
-        return 1
-
-    @property
     def batch_shape(self) -> torch.Size:
         """Batch shape of the training data, which is empty unless the model is a fantasy."""
         return torch.broadcast_shapes(
@@ -165,7 +187,7 @@ class IntegratedGP(FantasizingModel, Regression):
             raise ValueError(f"Expected output_indices=None or [0], got {output_indices}.")
         return self._mixture(rows, observation_noise, joint=rows.shape[-2] <= _JOINT_CLOUDS)
 
-    def marginals(self, rows: Tensor, given: Any, observation_noise: bool) -> tuple[Tensor, Tensor]:
+    def marginals(self, rows: Tensor, given: Any, observation_noise: bool) -> Moments:
         """Return means and variances at transformed rows, ``... x N x 1``, in those units."""
         found = self._mixture(rows, observation_noise, joint=False)
         return found.mean, found.variance.clamp_min(self.smallest_variance)
@@ -174,7 +196,7 @@ class IntegratedGP(FantasizingModel, Regression):
         self, rows: Tensor, observation_noise: bool | Tensor, *, joint: bool
     ) -> MixturePosterior:
         """Compute the posterior; ``joint`` says that covariances within the rows are needed."""
-        x, kernel, regression = _with_members(rows), self.covar_module, self._regression
+        x, kernel, regression = _with_members(held(rows)), self.covar_module, self._regression
         across = covariance(kernel, x, _of_members(self.model))
         if joint:
             within = covariance(kernel, x)
@@ -304,14 +326,12 @@ def _of_members(model: DistributionGP) -> EmbeddedRows:
     """Return the training rows, with an axis of members behind the batch axes of fantasies."""
     (rows,) = model.train_inputs
     train = model.embedded_rows(rows)
-    if rows.dim() == 2:
-        return train
-    return train.derived("members", lambda: EmbeddedRows(rows.unsqueeze(-3)))
+    return train if rows.dim() == 2 else _with_members(train)
 
 
-def _with_members(rows: Tensor) -> EmbeddedRows:
-    """Return test rows with an axis of members."""
-    return held(rows).derived("members", lambda: EmbeddedRows(rows.unsqueeze(-3)))
+def _with_members(rows: EmbeddedRows) -> EmbeddedRows:
+    """Return rows with an axis of members."""
+    return rows.derived("members", lambda: EmbeddedRows(rows.rows.unsqueeze(-3)))
 
 
 def regression(
@@ -350,10 +370,7 @@ def _relative_noise(
 ) -> Tensor:
     """Return the noise variances of rows relative to that to which ratios refer, ``batch_shape x N``."""
     likelihood = model.likelihood
-    if isinstance(likelihood, SamplingNoiseLikelihood):
-        noise = likelihood._shaped_noise_covar(rows.shape[:-1], rows).diagonal()
-        return noise / likelihood.noise
-    if outputscales is not None:
-        relative = likelihood.noise / (ratios * outputscales).flatten()[0]
-        return relative if training else relative.mean(-1, keepdim=True).expand(rows.shape[:-1])
-    return torch.ones_like(rows[..., 0])
+    if outputscales is None or isinstance(likelihood, SamplingNoiseLikelihood):
+        return relative_noise(likelihood, rows)
+    relative = likelihood.noise / (ratios * outputscales).flatten()[0]
+    return relative if training else relative.mean(-1, keepdim=True).expand(rows.shape[:-1])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
-
 import torch
 from gpytorch.kernels import Kernel
 from linear_operator.utils.cholesky import psd_safe_cholesky
@@ -12,9 +10,10 @@ from torch import Tensor
 
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.reading import check_kind
+from gp_distributions.measures.arrays import positive
 from gp_distributions.measures.inputs import Inputs, input_rows
 from gp_distributions.measures.training_data import TrainingData
-from gp_distributions.models.labelling import Labelling
+from gp_distributions.models.dirichlet_classification import Labelling
 
 
 class KernelRidgeClassifier(Labelling):
@@ -104,11 +103,9 @@ def ridge_weights(covariance: Tensor, labels: Tensor, ridge: float) -> tuple[Ten
     Raises:
         ValueError: If ``ridge`` is not positive.
     """
-    if not isinstance(ridge, numbers.Real) or not ridge > 0:
-        raise ValueError(f"Expected ridge > 0, got {ridge!r}.")
     indicators = torch.nn.functional.one_hot(labels).to(covariance)
     frequencies = indicators.mean(0)
     noisy = covariance.clone()
-    noisy.diagonal().add_(ridge * len(labels))
+    noisy.diagonal().add_(positive(ridge, "ridge") * len(labels))
     factor = psd_safe_cholesky(noisy)
     return torch.cholesky_solve(indicators - frequencies, factor), frequencies

@@ -13,7 +13,7 @@ from gpytorch.means import ConstantMean
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.integrated_gp import IntegratedGP
 from gp_distributions.models.mixture import MixtureModel
-from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
+from gp_distributions.models.sampling_noise import multiply_noise
 
 
 def likeliest(model: Any) -> Any:
@@ -43,8 +43,7 @@ def likeliest(model: Any) -> Any:
 def _single(model: IntegratedGP) -> DistributionGP:
     place = int(model.weights.argmax())
     values, scale, ratio, mean = model.member(place)
-    data = (*model.model.train_inputs, model.model.train_targets)
-    found: DistributionGP = copy.deepcopy(model.model, {id(tensor): tensor for tensor in data})
+    found = model.model.with_kernel(copy.deepcopy(model.model.covar_module))
     with torch.no_grad():
         for name, value in values.items():
             found.covar_module.get_parameter(name).copy_(value)
@@ -58,12 +57,8 @@ def _single(model: IntegratedGP) -> DistributionGP:
             found.mean_module.constant = mean
         likelihood = found.likelihood
         if not isinstance(likelihood, FixedNoiseGaussianLikelihood):
-            noise = (ratio * scale).clamp_min(
-                likelihood.noise_covar.raw_noise_constraint.lower_bound
+            least = likelihood.noise_covar.raw_noise_constraint.lower_bound
+            multiply_noise(
+                likelihood, (ratio * scale).clamp_min(least * (1 + 1e-6)) / likelihood.noise
             )
-            factor = noise / likelihood.noise
-            likelihood.noise = noise
-            if isinstance(likelihood, SamplingNoiseLikelihood):
-                likelihood.sampling_noise = likelihood.sampling_noise * factor
-                likelihood.sampling_bias.mul_(factor)
     return found.eval()

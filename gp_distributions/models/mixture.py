@@ -16,11 +16,10 @@ from torch import Tensor
 
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.models.dirichlet_classification import Classification
-from gp_distributions.models.exact_inference import marginal_moments
-from gp_distributions.models.fantasies import FantasizingModel
-from gp_distributions.models.integrated_gp import IntegratedGP
+from gp_distributions.models.equal_mixture import mixed_moments
+from gp_distributions.models.exact_inference import Moments, marginal_moments
+from gp_distributions.models.integrated_gp import FantasizingModel, IntegratedGP
 from gp_distributions.models.mixture_posterior import MixturePosterior, mixed
-from gp_distributions.models.mixture_weights import normalized_weights
 from gp_distributions.models.regression import Regression
 from gp_distributions.models.together import together
 from gp_distributions.models.training import share_objects
@@ -117,7 +116,7 @@ class MixtureModel(FantasizingModel, Regression):
             ]
         return mixed(found, weights.to(found[0].member_mean))
 
-    def moments(self, X: Any, *, observation_noise: bool, **options: Any) -> tuple[Tensor, Tensor]:
+    def moments(self, X: Any, *, observation_noise: bool, **options: Any) -> Moments:
         """Return means and variances of predictions, ``... x N x outputs``."""
         counting, weights = self._counting()
         found = []
@@ -129,9 +128,9 @@ class MixtureModel(FantasizingModel, Regression):
                     posterior = model.posterior(X, observation_noise=observation_noise)
                     mixture = _as_mixture(posterior, model)
                     found.append((mixture.mean, mixture.variance))
-        return _mixed_moments(found, weights)
+        return mixed_moments(found, weights)
 
-    def moments_left_out(self, **options: Any) -> tuple[Tensor, Tensor]:
+    def moments_left_out(self, **options: Any) -> Moments:
         """Return means and variances of leave-one-out predictions, ``T x outputs``."""
         counting, weights = self._counting()
         for model in counting:
@@ -142,7 +141,7 @@ class MixtureModel(FantasizingModel, Regression):
                 )
         found = [model.moments_left_out(**options) for model in counting]
         self._check_objects([len(mean) for mean, _ in found])
-        return _mixed_moments(found, weights)
+        return mixed_moments(found, weights)
 
     def _check_objects(self, numbers: list[int]) -> None:
         """Check that models of positive weight were trained on the same objects in the same order."""
@@ -212,16 +211,6 @@ def _single(model: Any) -> Any:
     return model.model if isinstance(model, IntegratedGP) else model
 
 
-def _mixed_moments(
-    moments: Sequence[tuple[Tensor, Tensor]], weights: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Return the means and variances of mixtures from those of their members."""
-    means, within = (torch.stack(part, dim=-1) for part in zip(*moments, strict=True))
-    weights = weights.to(means)
-    mean = means @ weights
-    return mean, (within + (means - mean.unsqueeze(-1)).square()) @ weights
-
-
 def _as_mixture(posterior: Posterior, model: Any) -> MixturePosterior:
     """Return the posterior of a member as a mixture, often one of a single normal distribution."""
     if isinstance(posterior, MixturePosterior):
@@ -256,3 +245,38 @@ def _joint_covariance(posterior: GPyTorchPosterior) -> Tensor:
         parts = dense.unflatten(-2, (outputs, q)).unflatten(-1, (outputs, q))
         return parts.transpose(-4, -3).transpose(-2, -1).flatten(-4, -3).flatten(-2)
     return dense
+
+
+def normalized_weights(weights: Tensor | ArrayLike | None, number: int) -> Tensor:
+    """Divide weights by their sum.
+
+    Args:
+        weights: A weight for each member. Default: equal weights.
+        number: Number of members.
+
+    Returns:
+        A detached tensor of shape ``number`` in double precision.
+
+    Raises:
+        ValueError: If the number of weights differs from that of members, or weights are negative, not
+            finite or all zero.
+
+    Example:
+        >>> from gp_distributions.models.mixture import normalized_weights
+        >>> normalized_weights([1, 3], 2).tolist()
+        [0.25, 0.75]
+    """
+    given = torch.ones(number) if weights is None else torch.as_tensor(weights).detach()
+    given = given.double()
+    if given.shape != (number,):
+        raise ValueError(
+            f"Expected one weight for each of {number} models, got weights of shape "
+            f"{tuple(given.shape)}."
+        )
+    total = given.sum()
+    if not bool((given >= 0).all() & total.isfinite() & (total > 0)):
+        raise ValueError(
+            "Expected finite weights that are not negative, with a positive sum, got "
+            f"{given.tolist()}."
+        )
+    return given / total

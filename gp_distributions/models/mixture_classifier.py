@@ -51,8 +51,7 @@ class MixtureClassifier(Classification, MixtureModel):  # type: ignore[misc]
     @property
     def classes_(self) -> Labels:  # type: ignore[override]
         """The distinct labels in sorted order."""
-        classes: Labels = self._members[0].classes_
-        return classes
+        return self._members[0].classes_
 
     def probabilities(self, X: Any, **options: Any) -> Tensor:
         """Return the mixture of class probabilities, ``... x N x C``."""

@@ -8,9 +8,8 @@ from typing import NoReturn
 import torch
 from botorch.posteriors import Posterior
 from botorch.sampling.get_sampler import GetSampler
-from botorch.sampling.normal import IIDNormalSampler, NormalMCSampler, SobolQMCNormalSampler
+from gpytorch.distributions import MultivariateNormal
 from torch import Tensor
-from torch.quasirandom import SobolEngine
 
 from gp_distributions.numerics.densities import Mixture, variance_factors
 from gp_distributions.numerics.linear_algebra import cholesky
@@ -255,13 +254,5 @@ def mixed(posteriors: Sequence[MixturePosterior], weights: Tensor) -> MixturePos
     )
 
 
-def _sampler(
-    posterior: MixturePosterior, sample_shape: torch.Size, *, seed: int | None = None
-) -> NormalMCSampler:
-    """Return the sampler that BoTorch uses for normal posteriors of as many values."""
-    size = posterior.base_sample_shape[-2:].numel()
-    sampler = SobolQMCNormalSampler if size <= SobolEngine.MAXDIM else IIDNormalSampler
-    return sampler(sample_shape=sample_shape, seed=seed)
-
-
-GetSampler.register(MixturePosterior)(_sampler)
+# The sampler is that of normal posteriors of as many values.
+GetSampler.register(MixturePosterior)(GetSampler.dispatch(MultivariateNormal))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from botorch.models.transforms.input import InputTransform
@@ -90,7 +90,10 @@ class NormalizeClouds(InputTransform, torch.nn.Module):
         """
         columns: Columns = None
         if isinstance(X, MixedInputs):
-            name = _block_of_clouds(X, block)
+            clouds = [name for name, part in X.blocks.items() if isinstance(part, PointClouds)]
+            name = clouds[0] if block is None and len(clouds) == 1 else block
+            if name not in X.blocks:
+                raise ValueError(f"Expected a block from {clouds} as block=, got {block!r}.")
             columns, X = X.encoding.columns[name], X.blocks[name]  # type: ignore[assignment]
         if not isinstance(X, PointClouds):
             raise TypeError(f"Expected PointClouds, got {type(X).__name__}.")
@@ -106,16 +109,16 @@ class NormalizeClouds(InputTransform, torch.nn.Module):
         Returns:
             A ``batch_shape x m*(d+1)`` tensor of rows.
         """
-        points, weights = split_rows(select_columns(X, self.columns), len(self.centre))
-        return self._with(X, join_rows((points - self.centre) / self.scale, weights))
+        return self._changed(X, lambda points: (points - self.centre) / self.scale)
 
     def untransform(self, X: Tensor) -> Tensor:
         """Return the rows of the clouds in their original units: the inverse of :meth:`transform`."""
-        points, weights = split_rows(select_columns(X, self.columns), len(self.centre))
-        return self._with(X, join_rows(points * self.scale + self.centre, weights))
+        return self._changed(X, lambda points: points * self.scale + self.centre)
 
-    def _with(self, X: Tensor, clouds: Tensor) -> Tensor:
-        """Return rows with other clouds in the columns of the clouds."""
+    def _changed(self, X: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
+        """Return rows with other atoms in the columns of the clouds."""
+        points, weights = split_rows(select_columns(X, self.columns), len(self.centre))
+        clouds = join_rows(change(points), weights)
         if self.columns is None:
             return clouds
         numbers = torch.tensor(numbers_of(self.columns, X.shape[-1]), device=X.device)
@@ -129,13 +132,3 @@ class NormalizeClouds(InputTransform, torch.nn.Module):
             and torch.equal(self.centre, other.centre)
             and torch.equal(self.scale, other.scale)
         )
-
-
-def _block_of_clouds(X: MixedInputs, block: str | None) -> str:
-    """Return the name of the block of clouds to normalise."""
-    clouds = [name for name, part in X.blocks.items() if isinstance(part, PointClouds)]
-    if block is None and len(clouds) == 1:
-        return clouds[0]
-    if block is None or block not in X.blocks:
-        raise ValueError(f"Expected a block from {clouds} as block=, got {block!r}.")
-    return block

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, Literal
+
 import torch
 from botorch.models.utils.assorted import fantasize as fantasizing
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, Likelihood
@@ -12,56 +14,52 @@ from gp_distributions.measures.arrays import to_tensor
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.measures.targets import as_numbers, check_order, label_of
 
+_NOUNS = {"Y": "target", "noise": "noise variance"}
 
-def as_observations(
+
+def observed(
+    model: Any,
     X: Inputs | Tensor,
     rows: Tensor,
-    Y: Tensor | ArrayLike,
-    noise: Tensor | ArrayLike | None,
-    *,
-    like: Tensor,
-    outputs: int,
-    squeeze: bool,
-) -> tuple[Tensor, Tensor | None]:
-    """Convert the targets of new clouds and their noise variances to tensors, with their gradients.
+    given: Tensor | ArrayLike,
+    name: Literal["Y", "noise"],
+) -> Tensor:
+    """Convert what was observed of new clouds to a tensor, with its gradients.
 
     Args:
+        model: The model, an exact one.
         X: The new clouds, or their rows.
         rows: The rows of the new clouds, ``batch_shape x N x width``.
-        Y: The targets, ``batch_shape x N x outputs``. There may be more axes, as for fantasies.
-        noise: The noise variances of the targets, or None.
-        like: A tensor with the dtype and on the device of the result.
-        outputs: Number of outputs of the model.
-        squeeze: Whether the axis of outputs may be missing.
+        given: The targets or their noise variances, ``batch_shape x N x outputs``. There may be more
+            axes, as for fantasies.
+        name: Which of the two.
 
     Returns:
-        The targets and the noise variances, with an axis of outputs.
+        A tensor with an axis of outputs.
 
     Raises:
-        ValueError: If the shapes are others, a target is not finite, a variance is not positive and
+        ValueError: If the shape is another, a target is not finite, a variance is not positive and
             finite, or an index names the clouds in another order.
     """
-    check_order(X, Y)
-    targets = _of_clouds(Y, "Y", "target", rows, like, outputs, squeeze=squeeze)
-    finite = targets.isfinite()
-    if not bool(finite.all()):
-        place = _first(~finite)
+    noun, outputs, like = _NOUNS[name], model.num_outputs, model.train_targets
+    check_order(X, given, f"{noun}s")
+    values = to_tensor(as_numbers(given), like.dtype, like.device)
+    if model._squeeze_output and values.shape == rows.shape[:-1]:
+        values = values.unsqueeze(-1)
+    if values.shape[-2:] != (rows.shape[-2], outputs):
         raise ValueError(
-            f"Expected finite targets, but that of cloud {place[-1]}{label_of(Y, place[-1])} is "
-            f"{targets[place].tolist()}. Leave out clouds without a target."
+            f"Expected a {noun} for each of {rows.shape[-2]} clouds and {outputs} outputs, got {name} "
+            f"of shape {tuple(values.shape)}."
         )
-    if noise is None:
-        return targets, None
-    check_order(X, noise, "noise variances")
-    variances = _of_clouds(noise, "noise", "noise variance", rows, like, outputs, squeeze=squeeze)
-    positive = (variances > 0) & variances.isfinite()
-    if not bool(positive.all()):
-        place = _first(~positive)
+    good = values.isfinite() & ((values > 0) | (name == "Y"))
+    if not bool(good.all()):
+        place = tuple((~good).any(-1).nonzero()[0].tolist())
+        kind = "finite" if name == "Y" else "positive"
         raise ValueError(
-            f"Expected positive noise variances, but that of cloud {place[-1]} is "
-            f"{variances[place].tolist()}."
+            f"Expected {kind} {noun}s, but that of cloud {place[-1]}{label_of(given, place[-1])} is "
+            f"{values[place].tolist()}."
         )
-    return targets, variances
+    return values
 
 
 def check_noise_is_kept(noise: object, likelihood: Likelihood) -> None:
@@ -112,30 +110,3 @@ def mean_noise(known: Tensor, rows: Tensor, outputs: int) -> Tensor:
     mean = known.mean(-1, keepdim=True)
     mean = mean.mT if outputs > 1 else mean.unsqueeze(-1)
     return mean.expand(torch.broadcast_shapes(mean.shape, (*rows.shape[:-1], outputs)))
-
-
-def _of_clouds(
-    given: Tensor | ArrayLike,
-    name: str,
-    noun: str,
-    rows: Tensor,
-    like: Tensor,
-    outputs: int,
-    *,
-    squeeze: bool,
-) -> Tensor:
-    """Convert values of clouds to a tensor with an axis of outputs."""
-    values = to_tensor(as_numbers(given), like.dtype, like.device)
-    if squeeze and values.shape == rows.shape[:-1]:
-        values = values.unsqueeze(-1)
-    if values.shape[-2:] != (rows.shape[-2], outputs):
-        raise ValueError(
-            f"Expected a {noun} for each of {rows.shape[-2]} clouds and {outputs} outputs, got {name} "
-            f"of shape {tuple(values.shape)}."
-        )
-    return values
-
-
-def _first(bad: Tensor) -> tuple[int, ...]:
-    """Return the place of the first cloud with a bad value."""
-    return tuple(bad.any(-1).nonzero()[0].tolist())

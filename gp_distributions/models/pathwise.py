@@ -21,36 +21,24 @@ _update = GaussianUpdate.dispatch(ExactGP, GaussianLikelihood)
 
 def _gaussian_update(
     model: ExactGP,
-    likelihood: SamplingNoiseLikelihood,
+    likelihood: Any,
     *,
     points: Tensor | None = None,
     noise_covariance: Any = None,
     **kwargs: Any,
 ) -> GeneralizedLinearPath:
-    """Call BoTorch's update with the noise at the training rows, which BoTorch itself omits."""
-    _check_single(model)
-    if points is None:
-        (points,) = get_train_inputs(model, transformed=True)
-    if noise_covariance is None:
-        noise_covariance = likelihood._shaped_noise_covar(points.shape[:-1], points)
-    return _update(model, likelihood, points=points, noise_covariance=noise_covariance, **kwargs)
-
-
-GaussianUpdate.add(((ExactGP, DistributionGP), SamplingNoiseLikelihood), _gaussian_update)
-
-
-def _single_update(model: DistributionGP, likelihood: Any, **kwargs: Any) -> GeneralizedLinearPath:
-    """Call BoTorch's update of a model that predicts with its own kernel."""
-    _check_single(model)
-    return _update(model, likelihood, **kwargs)
-
-
-def _check_single(model: ExactGP) -> None:
+    """Call BoTorch's update, with the noise at the training rows if it depends on them."""
     if isinstance(model, DistributionGP) and model.mixture is not None:
         raise UnsupportedError(
             "Expected a model with one kernel for sample paths, got an equal mixture. Draw paths of "
             "each of model.members, or pass a kernel to the model."
         )
+    if points is None:
+        (points,) = get_train_inputs(model, transformed=True)
+    if noise_covariance is None and isinstance(likelihood, SamplingNoiseLikelihood):
+        noise_covariance = likelihood._shaped_noise_covar(points.shape[:-1], points)
+    return _update(model, likelihood, points=points, noise_covariance=noise_covariance, **kwargs)
 
 
-GaussianUpdate.add((DistributionGP, _GaussianLikelihoodBase), _single_update)
+GaussianUpdate.add(((ExactGP, DistributionGP), SamplingNoiseLikelihood), _gaussian_update)
+GaussianUpdate.add((DistributionGP, _GaussianLikelihoodBase), _gaussian_update)

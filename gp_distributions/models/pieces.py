@@ -11,11 +11,19 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from gp_distributions.measures.arrays import integer
 from gp_distributions.measures.inputs import Encoding, Inputs
+from gp_distributions.measures.targets import Labels
 from gp_distributions.measures.training_data import TrainingData, counted
-from gp_distributions.models.labelling import LabelTargets
+from gp_distributions.models.dirichlet import dirichlet_targets
+from gp_distributions.models.passes import number_of
 from gp_distributions.sharding.pieces import HeldPiece, Piece
 from gp_distributions.sharding.sharded_clouds import ShardedClouds
+
+# The sample has this many times as many clouds as are inducing, and at least _FEWEST.
+_TIMES, _FEWEST = 4, 2000
+# Number of sampled clouds to which distances, sampling noise and, for shards, the targets' scale adapt.
+_ADAPTED = 1000
 
 
 @runtime_checkable
@@ -36,110 +44,163 @@ class Pieces(Protocol):
         """Return a random sample of ``n`` clouds, or all if there are fewer, as :meth:`piece` does."""
 
 
-def as_pieces(
-    train_X: Inputs | Tensor | Pieces,
-    train_Y: Tensor | ArrayLike | None,
-    train_Yvar: Tensor | ArrayLike | None,
-    *,
-    classify: bool = False,
-) -> Pieces:
-    """Return training data in pieces.
+@dataclass(frozen=True, eq=False)
+class LabelTargets:
+    """A function of labels that returns the targets and noise variances of a classifier.
 
     Args:
-        train_X: Training data as for :class:`SparseDistributionGP`.
-        train_Y: Their targets or labels, or ``None`` if pieces carry theirs.
-        train_Yvar: Their known noise variances, or ``None``.
-        classify: Whether they are labels.
+        classes: The distinct labels in sorted order, as the data have them.
+        alpha_epsilon: The concentration of the classes that are not the label.
+    """
+
+    classes: Labels
+    alpha_epsilon: float
+
+    def __call__(self, labels: Any) -> tuple[Tensor, Tensor]:
+        """Return the targets and noise variances, two ``N x C`` tensors.
+
+        Raises:
+            ValueError: If a label is not one of the classes, or the concentration is not positive.
+        """
+        members = torch.nn.functional.one_hot(self.index_of(labels), len(self.classes))
+        return dirichlet_targets(members.double(), self.alpha_epsilon)
+
+    def index_of(self, labels: Any) -> Tensor:
+        """Return the class indices of labels.
+
+        Raises:
+            ValueError: If a label is not one of the classes.
+        """
+        values = as_labels(labels)
+        index = np.searchsorted(self.classes, values).clip(max=len(self.classes) - 1)
+        strange = np.flatnonzero(self.classes[index] != values)
+        if len(strange):
+            raise ValueError(
+                f"Expected one of the labels {self.classes.tolist()}, but that of cloud {strange[0]} is "
+                f"{values[strange[0]]!r}."
+            )
+        return torch.from_numpy(index)
+
+
+def as_labels(labels: Any) -> Labels:
+    """Return the labels of a piece as an array.
 
     Raises:
-        ValueError: If targets are missing, or given for pieces, or do not fit the clouds; or there is a
-            batch axis.
+        ValueError: If the piece has none.
     """
-    if not isinstance(train_X, Inputs | Tensor) and isinstance(train_X, Pieces):
-        if train_Y is not None or train_Yvar is not None:
+    if labels is None:
+        raise ValueError("Expected pieces that carry labels, got labels of None.")
+    return np.asarray(labels.cpu() if isinstance(labels, Tensor) else labels)
+
+
+def distinct_labels(number: int, X: Any, labels: Any, *rest: Any) -> Labels:
+    """Return the distinct labels of a piece in sorted order."""
+    return np.unique(as_labels(labels))
+
+
+@dataclass(frozen=True, eq=False)
+class SampledPieces:
+    """Training data in pieces, and a random sample of their clouds.
+
+    Attributes:
+        source: The data.
+        content: The sample: distributions, their targets or labels, and noise variances if known.
+        seed: Random seed of the sample and of its parts.
+        encoding: Encoding of mixed inputs or of atoms, or None.
+        labelling: Function of labels that returns targets and noise variances, two ``N x outputs``
+            tensors, where pieces are read; None for targets.
+    """
+
+    source: Pieces
+    content: tuple[Any, ...]
+    seed: int
+    encoding: Encoding | None
+    labelling: LabelTargets | None = None
+
+    @classmethod
+    def read(
+        cls,
+        train_X: Inputs | Tensor | Pieces | SampledPieces,
+        train_Y: Tensor | ArrayLike | None,
+        train_Yvar: Tensor | ArrayLike | None = None,
+        *,
+        num_inducing: int,
+        seed: int,
+        client: Any,
+        progress: bool,
+        classify: bool = False,
+    ) -> SampledPieces:
+        """Check training data in memory, and draw a sample in one pass over the pieces that hold it.
+
+        Args:
+            train_X: Training data as for :class:`SparseDistributionGP`; or what this function returned.
+            train_Y: Their targets or labels, or ``None`` if pieces carry theirs.
+            train_Yvar: Their known noise variances, or ``None``.
+            num_inducing: Number of inducing clouds, of which there are four times as many in the sample.
+            seed: Random seed.
+            client: A client of ``dask.distributed``, whose workers read :class:`ShardedClouds`.
+            progress: Whether to show a progress bar if that takes more than a few seconds.
+            classify: Whether there are labels.
+
+        Raises:
+            ValueError: If targets are missing, or given for pieces, or do not fit the clouds; there is
+                a batch axis; or ``num_inducing < 1``.
+        """
+        if isinstance(train_X, SampledPieces):
+            return train_X
+        source: Pieces
+        if not isinstance(train_X, Pieces):
+            batch_shape = counted(train_X).shape[:-2]
+            if batch_shape:
+                raise ValueError(
+                    f"Expected clouds without a batch axis, got batch shape {tuple(batch_shape)}. Fit "
+                    "one model for each batch."
+                )
+            source = TrainingData.read(train_X, train_Y, train_Yvar, classify=classify)
+        elif train_Y is None and train_Yvar is None:
+            source = train_X
+        else:
             raise ValueError(
                 "Expected train_Y=None and train_Yvar=None for data in pieces, which carry their "
                 f"{'labels' if classify else 'targets'}."
             )
-        return train_X
-    batch_shape = counted(train_X).shape[:-2]
-    if batch_shape:
-        raise ValueError(
-            f"Expected clouds without a batch axis, got batch shape {tuple(batch_shape)}. Fit one "
-            "model for each batch."
-        )
-    return TrainingData.read(train_X, train_Y, train_Yvar, classify=classify)
-
-
-@dataclass(frozen=True, eq=False)
-class LabelledPieces:
-    """Pieces of data whose labels become targets and noise variances where the pieces are read.
-
-    Args:
-        pieces: Pieces of data with labels.
-        labelling: Function of labels that returns targets and noise variances, ``N x outputs``.
-    """
-
-    pieces: Pieces
-    labelling: LabelTargets
+        sharded = isinstance(source, ShardedClouds)
+        options = {"client": client, "progress": progress} if sharded else {}
+        size = max(_TIMES * integer(num_inducing, "num_inducing"), _FEWEST)
+        content = source.sample(size, seed, **options)
+        if content[1] is None:
+            noun = "labels" if classify else "targets"
+            raise ValueError(f"Expected pieces that carry {noun}, got {noun} of None.")
+        return cls(source, content, seed, getattr(source, "encoding", None))
 
     @property
-    def encoding(self) -> Encoding | None:
-        """The encoding that mixed inputs define, or ``None``."""
-        return getattr(self.pieces, "encoding", None)
+    def memory(self) -> TrainingData | None:
+        """The data if they are in memory."""
+        return self.source if isinstance(self.source, TrainingData) else None
 
     @property
-    def num_pieces(self) -> int:
-        """Number of pieces."""
-        return self.pieces.num_pieces
+    def pieces(self) -> Sequence[Piece]:
+        """Descriptions of the pieces, which a pass over them reads where they are needed."""
+        if isinstance(self.source, ShardedClouds):
+            return self.source.pieces
+        named = self.memory is None  # clouds in memory were checked together
+        return [
+            HeldPiece(self.source, number, f"piece {number}" if named else "")
+            for number in range(self.source.num_pieces)
+        ]
 
-    def piece(self, index: int) -> tuple[Any, ...]:
-        """Return the distributions of a piece and their labels."""
-        return self.pieces.piece(index)
-
-    def sample(self, n: int, seed: int) -> tuple[Any, ...]:
-        """Return a random sample of ``n`` clouds, as :meth:`piece` does."""
-        return self.pieces.sample(n, seed)
-
-
-@dataclass(frozen=True, eq=False)
-class Sample:
-    """A random sample of the clouds of data in pieces, of which smaller samples are parts.
-
-    Args:
-        content: Distributions, their targets or labels, and their noise variances if known.
-        seed: Random seed of the parts.
-    """
-
-    content: tuple[Any, ...]
-    seed: int
-
-    @classmethod
-    def draw(
-        cls, data: Pieces, n: int, seed: int, *, client: Any = None, progress: bool = False
-    ) -> Sample:
-        """Draw clouds, in one pass over the pieces that hold them.
-
-        Args:
-            data: Data in pieces.
-            n: Number of clouds.
-            seed: Random seed.
-            client: A client of ``dask.distributed``, whose workers read :class:`ShardedClouds`.
-            progress: Whether to show a progress bar if that takes more than a few seconds.
-        """
-        if isinstance(data, LabelledPieces):
-            return cls.draw(data.pieces, n, seed, client=client, progress=progress)
-        if isinstance(data, ShardedClouds):
-            return cls(data.sample(n, seed, client=client, progress=progress), seed)
-        return cls(data.sample(n, seed), seed)
+    @property
+    def adapted(self) -> tuple[Any, ...]:
+        """The part of the sample to which models adapt."""
+        return self.part(_ADAPTED)
 
     def part(self, n: int) -> tuple[Any, ...]:
-        """Return a random part of ``n`` clouds in their order, or all if there are fewer.
+        """Return a random part of ``n`` clouds of the sample in their order, or all if there are fewer.
 
         A smaller part is a part of a larger one.
         """
         X = self.content[0]
-        count = X.shape[-2] if isinstance(X, Tensor) else len(X)
+        count = number_of(X)
         if n >= count:
             return self.content
         order = torch.randperm(count, generator=torch.Generator().manual_seed(self.seed))
@@ -151,16 +212,3 @@ def _taken(values: Any, index: Tensor) -> Any:
     if isinstance(values, Tensor):
         return values[index.to(values.device)]
     return None if values is None else np.asarray(values)[index.numpy()]
-
-
-def described(data: Pieces) -> Sequence[Piece]:
-    """Return descriptions of the pieces, which a pass over them reads where they are needed."""
-    if isinstance(data, LabelledPieces):
-        return described(data.pieces)
-    if isinstance(data, ShardedClouds):
-        return data.pieces
-    named = not isinstance(data, TrainingData)  # clouds in memory were checked together
-    return [
-        HeldPiece(data, number, f"piece {number}" if named else "")
-        for number in range(data.num_pieces)
-    ]

@@ -5,30 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import gpytorch
 import torch
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.model import Model
-from botorch.models.transforms.outcome import OutcomeTransform
+from botorch.models.transforms.outcome import OutcomeTransform, Standardize
 from botorch.posteriors import GPyTorchPosterior, Posterior
 from gpytorch.distributions import MultitaskMultivariateNormal, MultivariateNormal
 from gpytorch.kernels import Kernel
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, Likelihood
 from linear_operator.operators import DiagLinearOperator
 from torch import Tensor
 
 from gp_distributions.kernels.reading import check_kind
+from gp_distributions.measures.arrays import integer
 from gp_distributions.measures.inputs import Encoding, Inputs
 from gp_distributions.measures.training_data import counted_rows
-from gp_distributions.models.arguments import check_batch_size, keeps_clouds
-from gp_distributions.models.conformal import ConformalCorrection, check_conformal, rescaled
+from gp_distributions.models.arguments import keeps_clouds
+from gp_distributions.models.conformal import ConformalCorrection, check_conformal
 from gp_distributions.models.exact_inference import (
     ExactMultivariateNormal,
+    Moments,
     marginal_moments,
-    smallest_variance,
 )
 from gp_distributions.models.observations import noise_of_outputs
 from gp_distributions.sharding.sharded_clouds import ShardedClouds
-
-Moments = tuple[Tensor, Tensor]
 
 
 class Regression(Model):
@@ -48,6 +49,7 @@ class Regression(Model):
     """
 
     covar_module: Kernel
+    likelihood: Likelihood
     encoding: Encoding | None
     _squeeze_output: bool
 
@@ -139,7 +141,9 @@ class Regression(Model):
             **options: Of sparse models: ``client``, a client of ``dask.distributed`` whose workers
                 predict :class:`ShardedClouds`, and first form the sums if the model has none at its
                 hyperparameters; and ``progress``, whether to show a progress bar if a pass over data
-                takes more than a few seconds, which is the default.
+                takes more than a few seconds, which is the default. Of models of counts and shares:
+                ``exposure`` or ``trials`` of the clouds, 1 by default. Without ``observation_noise``,
+                their standard deviation is that of the expectation, such as a rate times the exposure.
 
         Returns:
             The means and the standard deviations in the units of ``train_Y``, two tensors of shape
@@ -162,7 +166,7 @@ class Regression(Model):
         check_conformal(conformal, observation_noise, self.num_outputs)
         options |= {"observation_noise": observation_noise, "batch_size": batch_size}
         mean, std = self._deviations(*self.moments(X, **options))
-        return mean, rescaled(std, conformal)
+        return mean, std if conformal is None else conformal.rescale(std)
 
     def leave_one_out(self, *, observation_noise: bool = True, **options: Any) -> Moments:
         r"""Predict each training cloud from all others, at the current hyperparameters.
@@ -230,7 +234,11 @@ class Regression(Model):
 
         The bound is ``gpytorch.settings.min_variance``, converted from standardised units if necessary.
         """
-        return smallest_variance(self._outcome_transform, self._computed_in)
+        smallest: float = gpytorch.settings.min_variance.value(self._computed_in)
+        transform = self._outcome_transform
+        if isinstance(transform, Standardize):
+            smallest *= transform.stdvs.min().item() ** 2
+        return smallest
 
     def joint(
         self, rows: Tensor, output_indices: list[int] | None, observation_noise: bool | Tensor
@@ -267,16 +275,15 @@ class Regression(Model):
             batch_size: The number.
             **arguments: Further arguments of the method.
         """
-        check_batch_size(batch_size)
         self.eval()
-        rows = self.rows_of(X)
+        rows, size = self.rows_of(X), integer(batch_size, "batch_size")
         # If train_X has a batch axis, X may have one as well, with the clouds of each model.
         paired = len(self.batch_shape) > 0
         with torch.no_grad():
             given = self.conditioned()
             found = [
                 getattr(self, method)(self.transform_inputs(part), given, **arguments)
-                for part in (rows if paired else rows.flatten(0, -2)).split(batch_size, dim=-2)
+                for part in (rows if paired else rows.flatten(0, -2)).split(size, dim=-2)
             ]
         joined = (torch.cat(parts, dim=-2).to(self.dtype) for parts in zip(*found, strict=True))
         return tuple(part if paired else part.unflatten(0, rows.shape[:-1]) for part in joined)
@@ -303,6 +310,11 @@ class Regression(Model):
             if transform is not None:
                 mean, variance = transform.untransform(mean, variance)
             return mean.to(self.dtype), variance.clamp_min(self.smallest_variance).to(self.dtype)
+
+    @property
+    def noise_is_known(self) -> bool:
+        """Whether noise variances of the training targets are known, rather than learned."""
+        return isinstance(self.likelihood, FixedNoiseGaussianLikelihood)
 
     @property
     def _computed_in(self) -> torch.dtype:

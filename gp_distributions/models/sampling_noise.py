@@ -1,23 +1,58 @@
-"""Noise that is larger for smaller bags, whose samples say less about their distribution."""
+"""Noise whose variance depends on the distributions, and that which is larger for smaller bags."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from gpytorch.constraints import Interval, Positive
+from gpytorch.distributions import MultivariateNormal
+from gpytorch.likelihoods import GaussianLikelihood, Likelihood
 from gpytorch.priors import Prior
+from linear_operator.operators import DiagLinearOperator
 from torch import Tensor
 
-from gp_distributions.distances.embedded_rows import Rows, embedded
-from gp_distributions.models.row_noise import RowNoiseLikelihood
+from gp_distributions.distances.embedded_rows import Rows, embedded, rows_of
 from gp_distributions.numerics.effective_sizes import effective_sizes
 from gp_distributions.rows.clouds import drop_copies, split_rows
 from gp_distributions.rows.columns import Columns, Slots, select_columns
 from gp_distributions.warnings import TiesWarning, warn
 
 _NO_BATCH = torch.Size()
+
+
+class RowNoiseLikelihood(GaussianLikelihood):
+    """Gaussian noise with a variance for each row, which a subclass computes.
+
+    Call the likelihood with the rows, ``likelihood(distribution, rows)``. They may be omitted for
+    distributions that a :class:`DistributionGP` returns, because these carry their rows.
+    """
+
+    def variances(self, rows: Rows) -> Tensor:
+        """Compute the noise variances of ``batch_shape x N x width`` rows, ``batch_shape x N``."""
+        raise NotImplementedError
+
+    def marginal(
+        self, function_dist: MultivariateNormal, *params: Any, **kwargs: Any
+    ) -> MultivariateNormal:
+        """Return the distribution of noisy observations, given that of the function."""
+        rows = getattr(function_dist, "rows", None)
+        return super().marginal(function_dist, *(params if rows is None else (rows,)), **kwargs)
+
+    def _shaped_noise_covar(
+        self, base_shape: torch.Size, *params: Any, **kwargs: Any
+    ) -> DiagLinearOperator:
+        if kwargs.get("noise") is not None:
+            return super()._shaped_noise_covar(base_shape, *params, **kwargs)
+        if not params:
+            raise ValueError(
+                "Expected the distributions as well, on which the noise depends. Call "
+                "likelihood(distribution, rows)."
+            )
+        noise = self.variances(params[0] if isinstance(params[0], Rows) else params[0][0])
+        return DiagLinearOperator(noise.expand(torch.broadcast_shapes(noise.shape, base_shape)))
 
 
 class SamplingNoiseLikelihood(RowNoiseLikelihood):
@@ -145,6 +180,22 @@ class SamplingNoiseLikelihood(RowNoiseLikelihood):
         clouds = select_columns(rows, self.active_dims)
         merge = self.merge if merge is None else merge
         return effective_sizes(*split_rows(clouds, self.dim), merge=merge)
+
+
+def relative_noise(likelihood: Likelihood | None, rows: Rows) -> Tensor:
+    """Return the noise of clouds divided by the noise of the largest bags, ``... x N``."""
+    if isinstance(likelihood, SamplingNoiseLikelihood):
+        return likelihood.variances(rows) / likelihood.noise
+    return torch.ones_like(rows_of(rows)[..., 0])
+
+
+@torch.no_grad()
+def multiply_noise(likelihood: GaussianLikelihood, factor: Tensor | float) -> None:
+    """Multiply the noise of all clouds by a factor."""
+    likelihood.noise = likelihood.noise * factor
+    if isinstance(likelihood, SamplingNoiseLikelihood):
+        likelihood.sampling_noise = likelihood.sampling_noise * factor
+        likelihood.sampling_bias.mul_(factor)
 
 
 def _warn_of_ties(sizes: Tensor, counted: Tensor) -> None:

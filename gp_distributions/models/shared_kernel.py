@@ -18,12 +18,7 @@ from torch import Tensor
 from gp_distributions.distances.embedded_rows import EmbeddedRows
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.measures.training_data import TrainingData
-from gp_distributions.models.arguments import (
-    chooses_metric,
-    gaussian_noise,
-    kernel_for,
-    noise_floor,
-)
+from gp_distributions.models.arguments import gaussian_noise
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.exact_inference import ExactMultivariateNormal, without_noise
 from gp_distributions.numerics.linear_algebra import log_densities
@@ -74,6 +69,8 @@ class SharedKernelGP(DistributionGP):
         torch.Size([2, 2])
     """
 
+    _shares_kernel = True
+
     def __init__(
         self,
         train_X: Inputs | Tensor | TrainingData,
@@ -86,13 +83,11 @@ class SharedKernelGP(DistributionGP):
         input_transform: InputTransform | None = None,
     ) -> None:
         data = TrainingData.read(train_X, train_Y)
-        chooses = chooses_metric(data.X, covar_module)
-        covar_module = kernel_for(data.X, covar_module, input_transform, shared=True)
         shape = data.targets.shape
         if mean_module is None and shape[-1] > 1:
             mean_module = ConstantMean(batch_shape=shape[:-2] + shape[-1:])
         if likelihood is None:
-            likelihood = SharedNoise(noise_floor(data.dtype))
+            likelihood = SharedNoise(**gaussian_noise(data.dtype))
         super().__init__(
             data,
             None,
@@ -102,7 +97,6 @@ class SharedKernelGP(DistributionGP):
             outcome_transform=outcome_transform,
             input_transform=input_transform,
         )
-        self.chooses_metric = chooses
 
     @property
     def _aug_batch_shape(self) -> torch.Size:
@@ -126,15 +120,7 @@ class SharedKernelGP(DistributionGP):
 
 
 class SharedNoise(GaussianLikelihood):
-    """Gaussian noise with one variance for all outputs, which therefore share a covariance matrix.
-
-    Args:
-        floor: Lower bound of the noise variance.
-    """
-
-    def __init__(self, floor: float) -> None:
-        super().__init__(**gaussian_noise(floor))
-        self.floor = floor
+    """Gaussian noise with one variance for all outputs, which therefore share a covariance matrix."""
 
     def marginal(
         self, function_dist: MultivariateNormal, *params: Any, **kwargs: Any

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Literal
 
-from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import OutcomeTransform
 from botorch.utils.types import DEFAULT, _DefaultType
 from gpytorch.kernels import Kernel
@@ -13,18 +12,15 @@ from gpytorch.likelihoods import GaussianLikelihood
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from gp_distributions.kernels.aggregates import Kinds, aggregate_kernel, scale_and_level
-from gp_distributions.kernels.expected_kernel import ExpectedKernel
+from gp_distributions.kernels.aggregates import Kinds
 from gp_distributions.measures import PointClouds
 from gp_distributions.measures.arrays import integer
 from gp_distributions.measures.atom_encoding import AtomEncoding
 from gp_distributions.measures.described import described
-from gp_distributions.measures.inputs import Inputs
-from gp_distributions.measures.training_data import TrainingData
-from gp_distributions.models.atom_predictions import AtomPredictions
+from gp_distributions.models.atoms import AtomPredictions, aggregate_parts
 from gp_distributions.models.collapsed import ExplicitFeatures
-from gp_distributions.models.pieces import Pieces
-from gp_distributions.models.scaled_targets import ScaledTargets
+from gp_distributions.models.passes import Reader
+from gp_distributions.models.pieces import Pieces, SampledPieces
 from gp_distributions.models.sparse_distribution_gp import SparseDistributionGP
 
 
@@ -91,17 +87,27 @@ class SparseAggregateGP(AtomPredictions, SparseDistributionGP):
     ) -> None:
         if aggregate not in ("mean", "sum"):
             raise ValueError(f'Expected aggregate to be "mean" or "sum", got {aggregate!r}.')
-        self._settings = aggregate, integer(num_features, "num_features"), kinds
-        super().__init__(
-            train_X,
-            train_Y,
+        options: Any = {"num_inducing": 1, "seed": seed, "client": client, "progress": progress}
+        data = SampledPieces.read(train_X, train_Y, **options)
+        X, *known = data.adapted
+        if not isinstance(X, PointClouds):
+            raise TypeError(f"Expected PointClouds as train_X, got {described(X)}.")
+        covar_module, outcome_transform = aggregate_parts(
+            X,
+            Reader(None, None, None).targets(X, *known)[0],
             covar_module,
-            num_inducing=1,
+            outcome_transform,
+            aggregate=aggregate,
+            num_features=integer(num_features, "num_features"),
+            kinds=kinds,
+        )
+        super().__init__(
+            replace(data, encoding=AtomEncoding(X.kind_names, masses=aggregate == "sum")),
+            None,
+            covar_module,
             likelihood=likelihood,
             outcome_transform=outcome_transform,
-            seed=seed,
-            client=client,
-            progress=progress,
+            **options,
         )
         if self.covar_module.total:
             self.mean_module.constant = 0.0
@@ -115,29 +121,3 @@ class SparseAggregateGP(AtomPredictions, SparseDistributionGP):
     def choose_features(self) -> ExplicitFeatures:
         """Return the features of the kernel."""
         return ExplicitFeatures(self.covar_module)
-
-    def _kernel_for(
-        self,
-        X: Inputs | Tensor,
-        targets: Tensor,
-        covar_module: Kernel | None,
-        input_transform: InputTransform | None,
-    ) -> ExpectedKernel:
-        if not isinstance(X, PointClouds):
-            raise TypeError(f"Expected PointClouds as train_X, got {described(X)}.")
-        aggregate, num_features, kinds = self._settings
-        level = None
-        self._scale: float | None = None
-        if aggregate == "sum":
-            self._scale, level = scale_and_level(X, targets.squeeze(-1))
-        self.encoding = AtomEncoding(X.kind_names, masses=aggregate == "sum")
-        if isinstance(self.data, TrainingData):
-            self.data = replace(self.data, encoding=self.encoding)
-        return aggregate_kernel(
-            X, covar_module, level=level, num_features=num_features, kinds=kinds
-        )
-
-    def _transform_for(self, targets: Tensor) -> OutcomeTransform:
-        return (
-            super()._transform_for(targets) if self._scale is None else ScaledTargets(self._scale)
-        )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,14 +15,14 @@ from torch import Tensor
 from gp_distributions.measures.arrays import positive
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.measures.targets import Labels, read_labels
-from gp_distributions.measures.training_data import TrainingData
-from gp_distributions.models.collapsed import (
-    CollapsedSums,
-    Features,
-)
 from gp_distributions.models.dirichlet_classification import Classification
-from gp_distributions.models.labelling import DistinctLabels, LabelTargets
-from gp_distributions.models.pieces import LabelledPieces, Pieces, as_pieces, described
+from gp_distributions.models.pieces import (
+    LabelTargets,
+    Pieces,
+    SampledPieces,
+    as_labels,
+    distinct_labels,
+)
 from gp_distributions.models.sparse_distribution_gp import SparseDistributionGP
 from gp_distributions.sharding.passes import run
 from gp_distributions.sharding.sharded_clouds import ShardedClouds
@@ -94,51 +94,28 @@ class SparseClassificationGP(Classification, SparseDistributionGP):  # type: ign
         client: Any = None,
         progress: bool = True,
     ) -> None:
-        options: Any = {"client": client, "progress": progress}
-        pieces, classes, kept = _labelled(train_X, train_Y, **options)
+        options: Any = {"seed": seed, "client": client, "progress": progress}
+        data = SampledPieces.read(
+            train_X, train_Y, num_inducing=num_inducing, classify=True, **options
+        )
+        if data.memory is None:
+            classes = kept = _classes_of(data, client=client, progress=progress)
+        else:
+            classes = data.memory.known_classes
+            kept = np.arange(len(classes))
         super().__init__(
-            LabelledPieces(pieces, LabelTargets(kept, float(alpha_epsilon))),
+            replace(data, labelling=LabelTargets(kept, float(alpha_epsilon))),
             None,
             covar_module,
             num_inducing=num_inducing,
             outcome_transform=None,
             input_transform=input_transform,
             feature_dtype=feature_dtype,
-            seed=seed,
             **options,
         )
         self.classes_ = classes
         self._alpha_epsilon = float(alpha_epsilon)
         self.temperature = temperature
-
-    @classmethod
-    def from_sums(  # type: ignore[override]
-        cls,
-        features: Features,
-        sums: CollapsedSums,
-        *,
-        classes: Labels,
-        alpha_epsilon: float,
-        temperature: float = 1.0,
-        **parts: Any,
-    ) -> Self:
-        """Make a classifier that has sums over training clouds, but not the training clouds.
-
-        Args:
-            features: As for :class:`SparseDistributionGP`.
-            sums: As for :class:`SparseDistributionGP`.
-            classes: The distinct labels in sorted order.
-            alpha_epsilon: The concentration of the classes that are not the label.
-            temperature: The temperature of the probabilities.
-            **parts: Further arguments, as for :class:`SparseDistributionGP`.
-
-        Returns:
-            The model.
-        """
-        model = super().from_sums(features, sums, **parts)
-        model.classes_, model._alpha_epsilon = classes, alpha_epsilon
-        model.temperature = temperature
-        return model
 
     @property
     def alpha_epsilon(self) -> float:
@@ -151,12 +128,13 @@ class SparseClassificationGP(Classification, SparseDistributionGP):  # type: ign
     @alpha_epsilon.setter
     def alpha_epsilon(self, value: float) -> None:
         data = self.training_data()
-        labelling = replace(data.labelling, alpha_epsilon=float(value))
-        _, variances = labelling(self.sample()[1])
+        assert data.labelling is not None
+        self._alpha_epsilon = positive(value, "alpha_epsilon")
+        self.data = replace(data, labelling=replace(data.labelling, alpha_epsilon=float(value)))
+        _, variances = self.adapted_to()
+        assert variances is not None
         noise = self.likelihood.noise_covar.noise
-        self.data = replace(data, labelling=labelling)
         self.likelihood.noise_covar.noise = variances.mean(0, keepdim=True).mT.to(noise)
-        self._alpha_epsilon = float(value)
 
     @property
     def temperature(self) -> float:
@@ -167,33 +145,14 @@ class SparseClassificationGP(Classification, SparseDistributionGP):  # type: ign
     def temperature(self, value: float) -> None:
         self._temperature = float(positive(value, "temperature"))
 
-    def training_data(self) -> LabelledPieces:
-        """Return the training data in pieces, with their labels."""
-        data = super().training_data()
-        assert isinstance(data, LabelledPieces)
-        return data
 
-
-def _labelled(
-    train_X: Inputs | Tensor | Pieces,
-    train_Y: Tensor | ArrayLike | None,
-    *,
-    client: Any,
-    progress: bool,
-) -> tuple[Pieces, Labels, Labels]:
-    """Return the data in pieces, the distinct labels in sorted order and as the pieces have them."""
-    data = as_pieces(train_X, train_Y, None, classify=True)
-    if isinstance(data, TrainingData):
-        classes = data.known_classes
-        return data, classes, np.arange(len(classes))
-    if isinstance(data, ShardedClouds) and all(piece.count is not None for piece in data.pieces):
-        labels: Any = data.targets()  # without the clouds
+def _classes_of(data: SampledPieces, *, client: Any, progress: bool) -> Labels:
+    """Return the distinct labels of data in pieces in sorted order."""
+    source = data.source
+    if isinstance(source, ShardedClouds) and all(each.count is not None for each in source.pieces):
+        labels = as_labels(source.targets())  # without the clouds
     else:
         label = "Labels" if progress else None
-        found = list(run(DistinctLabels(), described(data), client=client, progress=label))
-        known = [each for each in found if each is not None]
-        labels = np.concatenate(known) if len(known) == len(found) else None
-    if labels is None:
-        raise ValueError("Expected pieces that carry labels, got labels of None.")
-    classes, _ = read_labels(labels, len(labels))
-    return data, classes, classes
+        found = run(distinct_labels, data.pieces, client=client, progress=label)
+        labels = np.concatenate(list(found))
+    return read_labels(labels, len(labels))[0]

@@ -3,45 +3,66 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
+import gpytorch
 import numpy as np
 import torch
 from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import OutcomeTransform
 from botorch.utils.types import DEFAULT, _DefaultType
+from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
 from gpytorch.means import ConstantMean
+from linear_operator import to_linear_operator
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from gp_distributions.kernels.units import unit_findings
+from gp_distributions.distances.embedded_rows import EmbeddedRows
+from gp_distributions.kernels.covariances import covariance
 from gp_distributions.measures.arrays import integer
 from gp_distributions.measures.inputs import Encoding, Inputs
-from gp_distributions.measures.training_data import TrainingData, counted_rows
 from gp_distributions.models.arguments import (
-    adapt_distances,
+    adapt_kernel,
     check_noise,
+    gaussian_noise,
     kernel_for,
-    noise_floor,
     noise_for,
     standardize,
 )
-from gp_distributions.models.collapsed import (
-    CollapsedSums,
-    Features,
-    bound,
+from gp_distributions.models.collapsed import CollapsedPosterior, CollapsedSums, Features, bound
+from gp_distributions.models.exact_inference import ExactMultivariateNormal, Moments
+from gp_distributions.models.inducing import FEATURE_DTYPES, choose_features
+from gp_distributions.models.passes import (
+    LeftOut,
+    PieceSums,
+    PredictedPieces,
+    Reader,
+    chunks,
+    sums_over_pieces,
 )
-from gp_distributions.models.inducing import FEATURE_DTYPES, num_candidates
-from gp_distributions.models.pieces import Pieces, Sample, as_pieces
-from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
+from gp_distributions.models.pieces import Pieces, SampledPieces
+from gp_distributions.models.regression import Regression
+from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood, relative_noise
 from gp_distributions.models.shared_kernel import SharedNoise
-from gp_distributions.models.sparse_inference import SparseInference
+from gp_distributions.rows.fingerprint import fingerprint
+from gp_distributions.sharding.passes import run
+from gp_distributions.sharding.sharded_clouds import ShardedClouds
 
 
-class SparseDistributionGP(SparseInference):
+@dataclass(frozen=True, eq=False)
+class Summed:
+    """Features and sums, with the key of what they depend on besides the data."""
+
+    key: Hashable
+    features: Features
+    sums: CollapsedSums
+
+
+class SparseDistributionGP(Regression, gpytorch.Module):
     r"""Sparse Gaussian process regression on distributions, for up to millions of clouds.
 
     Let :math:`Z` be ``M`` inducing clouds out of the training clouds, :math:`L L^\top = K_{ZZ}` and
@@ -134,9 +155,13 @@ class SparseDistributionGP(SparseInference):
     Sources: Titsias 2009; Chen, Epperly, Tropp and Webber 2025 (choice of inducing points).
     """
 
+    data: SampledPieces | None
+    _summed: Summed | None
+    _current: tuple[Hashable, CollapsedPosterior] | None
+
     def __init__(
         self,
-        train_X: Inputs | Tensor | Pieces,
+        train_X: Inputs | Tensor | Pieces | SampledPieces,
         train_Y: Tensor | ArrayLike | None = None,
         covar_module: Kernel | None = None,
         *,
@@ -160,69 +185,44 @@ class SparseDistributionGP(SparseInference):
         self.num_inducing = integer(num_inducing, "num_inducing")
         self.seed = seed
         self.feature_dtype = feature_dtype
-        self.data = as_pieces(train_X, train_Y, train_Yvar)
-        self.encoding = getattr(self.data, "encoding", None)
-        self._sample = Sample.draw(
-            self.data, num_candidates(self.num_inducing), seed, client=client, progress=progress
+        self.data = data = SampledPieces.read(
+            train_X,
+            train_Y,
+            train_Yvar,
+            num_inducing=num_inducing,
+            seed=seed,
+            client=client,
+            progress=progress,
         )
-        X, sample_Y, *given = self.sample()
-        if sample_Y is None:
-            raise ValueError("Expected pieces that carry targets, got targets of None.")
-        # The transforms are not there yet.
-        targets, known = self._reader().targets(X, sample_Y, *given)
-        covar_module = self._kernel_for(X, targets, covar_module, input_transform)
-        rows = counted_rows(X, self.encoding).detach().double()
-        if isinstance(self.data, TrainingData):
-            self._squeeze_output = self.data.squeeze
-        else:
-            self._squeeze_output = np.ndim(sample_Y) == 1 and targets.shape[-1] == 1
+        self.encoding = data.encoding
+        X, sample_Y, *_ = data.adapted
+        targets, _ = self.adapted_to()  # as they are, without a transform
+        self.covar_module = kernel_for(X, covar_module, input_transform, shared=True)
+        several = targets.shape[-1] > 1
+        squeeze = np.ndim(sample_Y) == 1 if data.memory is None else data.memory.squeeze
+        self._squeeze_output = squeeze and not several
         self._num_outputs = targets.shape[-1]
+        self.mean_module = ConstantMean(batch_shape=targets.shape[-1:] if several else torch.Size())
         if isinstance(outcome_transform, _DefaultType):
-            every = self.data.targets if isinstance(self.data, TrainingData) else targets
-            outcome_transform = self._transform_for(every)
-            outcome_transform(every)
-        elif outcome_transform is not None:
-            outcome_transform(targets)
-        self.covar_module = covar_module
-        self.mean_module = ConstantMean(
-            batch_shape=targets.shape[-1:] if self._num_outputs > 1 else torch.Size()
-        )
+            outcome_transform = standardize(targets)
         if outcome_transform is not None:
+            outcome_transform(targets)
             self.outcome_transform = outcome_transform.eval()
         if input_transform is not None:
             self.input_transform = input_transform
-        self.to(device=rows.device, dtype=torch.float64)
-        self.likelihood = self._make_likelihood(likelihood, sampling_noise, targets, known)
-        self.to(device=rows.device, dtype=torch.float64)
+        self.likelihood = self._make_likelihood(likelihood, sampling_noise)
+        self.to(device=X.device, dtype=torch.float64)
         with torch.no_grad():
             clouds = self._reader().rows(X)
-            adapt_distances(self.covar_module, clouds)
-            self.unit_findings = unit_findings(self.covar_module, X, clouds)
-            if sampling_noise and isinstance(self.likelihood, SamplingNoiseLikelihood):
+            self.unit_findings = adapt_kernel(self.covar_module, X, clouds)
+            if sampling_noise:
                 self.likelihood.adapt(clouds)
-        self._summed = None
-        self._current = None
-
-    def _kernel_for(
-        self,
-        X: Inputs | Tensor,
-        targets: Tensor,
-        covar_module: Kernel | None,
-        input_transform: InputTransform | None,
-    ) -> Kernel:
-        """Return the kernel of the model, given a sample of the clouds and their targets."""
-        return kernel_for(X, covar_module, input_transform, shared=True)
-
-    def _transform_for(self, targets: Tensor) -> OutcomeTransform:
-        """Return the default transform of the targets."""
-        return standardize(targets)
+        self._summed = self._current = None
 
     def _make_likelihood(
         self,
         likelihood: GaussianLikelihood | None,
         sampling_noise: bool | Literal["ties"],
-        targets: Tensor,
-        known: Tensor | None,
     ) -> GaussianLikelihood | FixedNoiseGaussianLikelihood:
         if likelihood is not None:
             if not isinstance(likelihood, GaussianLikelihood):
@@ -236,15 +236,199 @@ class SparseDistributionGP(SparseInference):
                     f"{likelihood.noise.numel()}. Fit one model for each output."
                 )
             return likelihood
+        _, known = self.adapted_to()
         if known is not None:
-            every = self.data.variances if isinstance(self.data, TrainingData) else known
-            assert every is not None
-            _, noise = self._reader().transformed(targets[:1], every.mean(0, keepdim=True))
-            assert noise is not None
+            noise = known.mean(0, keepdim=True)
             return FixedNoiseGaussianLikelihood(noise.mT if self._num_outputs > 1 else noise[0])
         if self._num_outputs > 1 and not sampling_noise:
-            return SharedNoise(noise_floor(torch.float64))
+            return SharedNoise(**gaussian_noise(torch.float64))
         return noise_for(self.covar_module, torch.float64, sampling_noise)
+
+    def training_data(self) -> SampledPieces:
+        """Return the training data in pieces.
+
+        Raises:
+            ValueError: If the model has only sums over them.
+        """
+        if self.data is None:
+            raise ValueError(
+                "Expected a model with its training data, but files and subset_output keep only sums "
+                "over them. Make the model from the data again, or keep its hyperparameters."
+            )
+        return self.data
+
+    def adapted_to(self) -> tuple[Tensor, Tensor | None]:
+        """Return the targets and noise variances of all clouds in memory, or of 1000 of the sample."""
+        data = self.training_data()
+        content = data.adapted if data.memory is None else data.memory.content
+        return self._reader().targets(*content)
+
+    def sample_rows(self, size: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Return some clouds of the sample as one part of a piece; see :func:`chunks`."""
+        with torch.no_grad():
+            return next(chunks(self._reader(), *self.training_data().part(size), size=size))
+
+    def choose_features(self) -> Features:
+        """Choose inducing clouds at the current hyperparameters, and factorise their covariance."""
+        with torch.no_grad():
+            return choose_features(
+                self.covar_module,
+                self._reader().rows(self.training_data().content[0]),
+                self.num_inducing,
+                noise=float(self.likelihood.noise.min()),
+                dtype=self.feature_dtype,
+                seed=self.seed,
+            )
+
+    def piece_sums(self, features: Features) -> PieceSums:
+        """Return the task that sums over pieces."""
+        return PieceSums(features, self._reader())
+
+    def take_sums(self, features: Features, sums: CollapsedSums) -> None:
+        """Use sums that were formed at the current hyperparameters."""
+        self._summed = Summed(self._key(), features, sums)
+        self._current = None
+
+    def summed(self, *, client: Any = None, progress: bool = True) -> Summed:
+        """Return the features and the sums, and form them if what they depend on has changed."""
+        key, summed = self._key(), self._summed
+        if summed is None or summed.key != key:
+            pieces = self.training_data().pieces
+            with torch.inference_mode(False):  # autograd cannot use tensors made in that mode
+                features = self.choose_features()
+                task = self.piece_sums(features)
+                sums = sums_over_pieces(task, pieces, client=client, progress=progress)
+            summed = self._summed = Summed(key, features, sums)
+        return summed
+
+    def conditioned(self, *, client: Any = None, progress: bool = True) -> CollapsedPosterior:
+        """Return the posterior of the weights of the features at the current hyperparameters."""
+        summed = self.summed(client=client, progress=progress)
+        key = self._posterior_key(summed.key)
+        current = self._current
+        if current is None or current[0] != key:
+            with torch.inference_mode(False), torch.no_grad():
+                posterior = CollapsedPosterior.from_sums(
+                    summed.features, summed.sums, self.noise_scale(), self.means()
+                )
+            current = self._current = key, posterior
+        return current[1]
+
+    @property
+    def num_outputs(self) -> int:
+        """Number of outputs."""
+        return self._num_outputs
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Precision of the parameters and the predictions; all computations are in double precision."""
+        return self.mean_module.constant.dtype
+
+    @property
+    def batch_shape(self) -> torch.Size:
+        """Batch shape of the model, which is empty."""
+        return torch.Size()
+
+    def latent(self, rows: Tensor, outputs: list[int]) -> list[MultivariateNormal]:
+        """Return the joint posterior of each of some outputs at ``... x q x width`` rows."""
+        current = self.conditioned(progress=False)
+        held = EmbeddedRows(rows)
+        within = covariance(self.covar_module, held)
+        phi = current.features(held)
+        centred, covariances = current.moments(phi, within, outputs)
+        means = (centred + self.means().detach().flatten()[outputs]).to(self.dtype)
+        return [
+            ExactMultivariateNormal(mean, to_linear_operator(each.to(self.dtype)))
+            for mean, each in zip(means.unbind(-1), covariances, strict=True)
+        ]
+
+    def latent_marginals(self, rows: Tensor, given: CollapsedPosterior) -> Moments:
+        """Return means and variances at ``N x width`` rows, ``N x outputs``."""
+        means, spread, left = given.marginals(rows)
+        return means + self.means().flatten(), (left + spread).mT.expand(means.shape)
+
+    def latent_left_out(
+        self, *, client: Any = None, progress: bool = True
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return means, variances and noise variances, ``T x outputs``, without each cloud."""
+        pieces = self.training_data().pieces
+        current = self.conditioned(client=client, progress=progress)
+        noise, mean = self.noise_scale().detach(), self.means().detach()
+        task, label = LeftOut(self._reader(), current, noise, mean), "Pieces" if progress else None
+        parts = zip(*run(task, pieces, client=client, progress=label), strict=True)
+        means, variances, noises = map(torch.cat, parts)
+        return means, variances, noises
+
+    def noise(self, rows: Tensor) -> Tensor:
+        """Return noise variances at rows; if those of the training clouds are known, their mean."""
+        noise: Tensor = self.likelihood.noise
+        if self.noise_is_known:
+            return noise.reshape(1, -1)
+        each = (noise * relative_noise(self.likelihood, rows)).unsqueeze(-1)
+        return each.expand(*each.shape[:-1], self.num_outputs)
+
+    def in_batches(
+        self, X: Any, method: str, *, client: Any = None, progress: bool = True, **arguments: Any
+    ) -> tuple[Tensor, ...]:
+        """Return what a method returns for inputs, those in shards piece by piece."""
+        shards = isinstance(X, ShardedClouds)
+        if client is not None and not shards:
+            raise ValueError("Expected ShardedClouds to predict with a client.")
+        self.eval()
+        self.conditioned(client=client, progress=progress)
+        if not shards:
+            return super().in_batches(X, method, **arguments)
+        task = PredictedPieces(self.without_data(), method, arguments)
+        label = "Predicting" if progress else None
+        parts = run(task, X.pieces, client=client, progress=label)
+        return tuple(map(torch.cat, zip(*parts, strict=True)))
+
+    def noise_scale(self) -> Tensor:
+        """Return the noise variance of clouds with the relative noise 1."""
+        if self.noise_is_known:
+            return torch.ones_like(self.likelihood.noise.flatten()[:1])
+        return self.likelihood.noise
+
+    def means(self) -> Tensor:
+        """Return the constant means, ``P x R``; see :class:`CollapsedSums`."""
+        mean = self.mean_module.constant.reshape(-1)
+        return mean.unsqueeze(-1 if self.noise_is_known else 0)
+
+    def _reader(self) -> Reader:
+        """Return the transforms in evaluation mode, which do not adapt to what they transform."""
+        inputs, outcomes = (
+            None if transform is None else copy.deepcopy(transform).eval()
+            for transform in (
+                getattr(self, "input_transform", None),
+                getattr(self, "outcome_transform", None),
+            )
+        )
+        labelling = None if self.data is None else self.data.labelling
+        return Reader(getattr(self, "likelihood", None), inputs, outcomes, self.encoding, labelling)
+
+    def _key(self) -> Hashable:
+        """Return a key of all on which the sums depend, besides the data."""
+        parts = [self.covar_module]
+        parts += [getattr(self, name, None) for name in ("input_transform", "outcome_transform")]
+        # The scale of homoskedastic noise does not enter the sums.
+        if self.noise_is_known or isinstance(self.likelihood, SamplingNoiseLikelihood):
+            parts.append(self.likelihood)
+        return tuple(None if part is None else fingerprint(part) for part in parts)
+
+    def _posterior_key(self, key: Hashable) -> Hashable:
+        """Return a key of all on which the posterior depends, given that of the sums."""
+        parts = self.likelihood, self.mean_module
+        return key, *(fingerprint(part) for part in parts)
+
+    @property
+    def _computed_in(self) -> torch.dtype:
+        return torch.float64
+
+    def without_data(self) -> Self:
+        """Return a model that shares all but the training data, to be sent to workers."""
+        model = copy.copy(self)
+        model.data = None
+        return model
 
     def bound(self) -> Tensor:
         """Compute the lower bound of the log marginal likelihood of the transformed targets.
@@ -282,67 +466,42 @@ class SparseDistributionGP(SparseInference):
             (self.covar_module, self.likelihood, getattr(self, "input_transform", None))
         )
         transform = getattr(self, "outcome_transform", None)
-        if isinstance(likelihood, FixedNoiseGaussianLikelihood):
+        if self.noise_is_known:
             noise = likelihood.noise.reshape(self.num_outputs, 1)[index]
             likelihood = FixedNoiseGaussianLikelihood(noise if several else noise[0])
         return SparseDistributionGP.from_sums(
             replace(summed.features, covar_module=kernel),
             summed.sums.of_outputs(index),
+            self.encoding,
             likelihood=likelihood,
             mean_module=mean_module,
             outcome_transform=None if transform is None else transform.subset_output(kept),
             input_transform=inputs,
             num_inducing=self.num_inducing,
             seed=self.seed,
-            squeeze_output=False,
-            encoding=self.encoding,
+            _squeeze_output=False,
         )
 
     @classmethod
     def from_sums(
-        cls,
-        features: Features,
-        sums: CollapsedSums,
-        *,
-        likelihood: GaussianLikelihood | FixedNoiseGaussianLikelihood,
-        mean_module: ConstantMean,
-        outcome_transform: OutcomeTransform | None,
-        input_transform: InputTransform | None,
-        num_inducing: int,
-        seed: int,
-        squeeze_output: bool,
-        encoding: Encoding | None = None,
+        cls, features: Features, sums: CollapsedSums, encoding: Encoding | None, **attributes: Any
     ) -> Self:
         """Make a model that has sums over training clouds, but not the training clouds.
 
         Args:
             features: The features, with the kernel.
             sums: The sums at the hyperparameters of the kernel and the likelihood.
-            likelihood: As the attribute of a model.
-            mean_module: The constant mean of each output.
-            outcome_transform: As the attribute of a model, or ``None``.
-            input_transform: As the attribute of a model, or ``None``.
-            num_inducing: As for the constructor.
-            seed: As for the constructor.
-            squeeze_output: Whether predictions have no axis of outputs.
             encoding: Encoding of mixed inputs or of atoms, or ``None``.
-
-        Returns:
-            The model.
+            **attributes: All other attributes of a model; transforms may be ``None``.
         """
         model = cls.__new__(cls)
         super(SparseDistributionGP, model).__init__()
-        model.num_inducing, model.seed = num_inducing, seed
-        model.data = model._sample = None
-        model._squeeze_output, model.feature_dtype = squeeze_output, features.dtype
-        model.encoding = encoding
-        model._num_outputs = mean_module.constant.numel()
-        model.covar_module, model.likelihood = features.covar_module, likelihood
-        model.mean_module = mean_module
-        if outcome_transform is not None:
-            model.outcome_transform = outcome_transform
-        if input_transform is not None:
-            model.input_transform = input_transform
+        model.data, model.encoding = None, encoding
+        model.covar_module, model.feature_dtype = features.covar_module, features.dtype
+        for name, value in attributes.items():
+            if value is not None:
+                setattr(model, name, value)
+        model._num_outputs = model.mean_module.constant.numel()
         model.take_sums(features, sums)
         return model
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,8 +14,9 @@ from torch.distributions import MixtureSameFamily
 
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.measures.targets import as_targets, as_variances, check_order, label_of
+from gp_distributions.models.exact_inference import Moments
 from gp_distributions.models.likelihoods import check_targets
-from gp_distributions.models.regression import Moments, Regression
+from gp_distributions.models.regression import Regression
 from gp_distributions.numerics.predictive import integrated, quantile
 
 # Number of clouds that predictions process at a time.
@@ -33,35 +35,18 @@ class TargetPredictions(Regression):
     likelihood: Likelihood
     effect_variance: Any
 
-    def predict(  # type: ignore[override]
-        self, X: Inputs | Tensor, *, observation_noise: bool = True, **options: Any
-    ) -> Moments:
-        """Predict means and standard deviations of targets, in their units.
+    def moments(self, X: Any, *, observation_noise: bool, **options: Any) -> Moments:
+        """Return means and variances of targets, or of their expectations, ``... x N x 1``."""
 
-        Args:
-            X: The ``N`` clouds, or a ``... x N x m*(d+1)`` tensor of rows, of any width.
-            observation_noise: Whether to return the standard deviation of a target, rather than that of
-                its expectation, such as a rate times the exposure, which differs between clouds.
-            **options: ``exposure`` or ``trials`` of the clouds, 1 by default; and ``batch_size``, the
-                number of clouds to process at a time.
-
-        Returns:
-            Two tensors of shape ``... x N``, or ``... x N x 1`` if ``train_Y`` has an axis of outputs.
-
-        Raises:
-            ValueError: If the width of the rows does not fit the kernel, or an exposure or a number of
-                trials is not positive.
-        """
-
-        def moments(found: MixtureSameFamily, part: slice) -> Tensor:
+        def of(found: MixtureSameFamily, part: slice) -> Tensor:
             if observation_noise:
                 return torch.stack([found.mean, found.variance])
             errors = found.component_distribution.mean - found.mean.unsqueeze(-1)
             spread = (found.mixture_distribution.probs * errors.square()).sum(-1)
             return torch.stack([found.mean, spread])
 
-        mean, variance = self._evaluated(X, moments, options)
-        return self._deviations(mean.unsqueeze(-1), variance.unsqueeze(-1))
+        mean, variance = self._evaluated(X, of, **options).unsqueeze(-1)
+        return mean, variance
 
     def interval(self, X: Inputs | Tensor, *, level: float = 0.95, **options: Any) -> Moments:
         """Predict central intervals of targets: quantiles, which for counts are whole numbers.
@@ -85,7 +70,7 @@ class TargetPredictions(Regression):
         def ends(found: MixtureSameFamily, part: slice) -> Tensor:
             return torch.stack([quantile(found, each) for each in levels])
 
-        lower, upper = self._evaluated(X, ends, options)
+        lower, upper = self._evaluated(X, ends, **options)
         return (lower, upper) if self._squeeze_output else (lower[..., None], upper[..., None])
 
     def log_prob(self, X: Inputs | Tensor, Y: Tensor | ArrayLike, **options: Any) -> Tensor:
@@ -102,12 +87,14 @@ class TargetPredictions(Regression):
         Raises:
             ValueError: As for :meth:`predict`, or if a target is not one of the likelihood.
         """
-        rows = self.rows_of(X)
         check_order(X, Y)
+        rows = self.rows_of(X)
         targets = as_targets(Y, rows)[0].squeeze(-1)
-        check_targets(targets, self.likelihood, self.known(X, rows, options), Y)
-        return self._evaluated(X, lambda found, part: found.log_prob(targets[..., part]), options)
+        given = {name: value for name, value in options.items() if name != "batch_size"}
+        check_targets(targets, self.likelihood, self.known(X, rows, **given), Y)
+        return self._evaluated(X, lambda found, part: found.log_prob(targets[..., part]), **options)
 
+    @torch.no_grad()
     def predictive(self, X: Inputs | Tensor, **options: Any) -> MixtureSameFamily:
         """Return the predictive distributions of targets as a distribution of PyTorch.
 
@@ -119,23 +106,29 @@ class TargetPredictions(Regression):
             A mixture over latent values with ``mean``, ``variance``, ``log_prob`` and ``sample``, which
             holds 65 to 4,097 latent values for each cloud.
         """
-        return self._mixtures(X, options)(slice(None))
+        ((_, found),) = self._mixtures(X, whole=True, **options)
+        return found
 
     def known(
-        self, X: Any, rows: Tensor, given: Mapping[str, Any], *, training: bool = False
+        self,
+        X: Any,
+        rows: Tensor,
+        *,
+        exposure: Tensor | ArrayLike | None = None,
+        trials: Tensor | ArrayLike | None = None,
+        training: bool = False,
     ) -> dict[str, Tensor]:
         """Check what the likelihood is told about clouds, and return it as a tensor of ``... x N``."""
         takes = getattr(self.likelihood, "argument", None)
-        for name in {"exposure", "trials"} & given.keys() - {takes}:
-            if given[name] is not None:
+        given = {"exposure": exposure, "trials": trials}
+        value = None if takes is None else given.pop(takes)
+        for name, other in given.items():
+            if other is not None:
                 raise ValueError(
                     f"Expected {name}=None, which {type(self.likelihood).__name__} does not take."
                 )
-        if unknown := given.keys() - {"exposure", "trials", "batch_size"}:
-            raise TypeError(f"Expected exposure, trials or batch_size, got {min(unknown)}.")
         if takes is None:
             return {}
-        value = given.get(takes)
         if value is None and takes == "trials" and training:
             raise ValueError("Expected trials, the number of trials of each cloud, got None.")
         check_order(X, value, _NOUNS[takes])
@@ -150,30 +143,25 @@ class TargetPredictions(Regression):
             )
         return {takes: columns.squeeze(-1)}
 
+    @torch.no_grad()
     def _evaluated(
-        self,
-        X: Any,
-        function: Callable[[MixtureSameFamily, slice], Tensor],
-        options: dict[str, Any],
+        self, X: Any, function: Callable[[MixtureSameFamily, slice], Tensor], **options: Any
     ) -> Tensor:
         """Return a function of the predictive distributions of a slice of clouds, slice by slice."""
-        rows, size = self.rows_of(X), options.get("batch_size", _BATCH)
-        mixtures = self._mixtures(X, options)
-        parts = [slice(start, start + size) for start in range(0, rows.shape[-2], size)]
-        with torch.no_grad():
-            return torch.cat([function(mixtures(part), part) for part in parts], dim=-1)
+        found = [function(mixture, part) for part, mixture in self._mixtures(X, **options)]
+        return torch.cat(found, dim=-1)
 
-    def _mixtures(self, X: Any, options: dict[str, Any]) -> Callable[[slice], MixtureSameFamily]:
-        """Return a function of a slice of clouds that returns their predictive distributions."""
-        known = self.known(X, self.rows_of(X), options)
-        size = options.get("batch_size", _BATCH)
-        moments = self.in_batches(X, "latent_marginals", batch_size=size)
+    def _mixtures(
+        self, X: Any, *, batch_size: int = _BATCH, whole: bool = False, **given: Any
+    ) -> Iterator[tuple[slice, MixtureSameFamily]]:
+        """Yield slices of clouds, or one of all, and their predictive distributions."""
+        rows = self.rows_of(X)
+        known = self.known(X, rows, **given)
+        moments = self.in_batches(X, "latent_marginals", batch_size=batch_size)
         mean, variance = (each.squeeze(-1) for each in moments)
-
-        @torch.no_grad()
-        def mixtures(part: slice) -> MixtureSameFamily:
-            given = {name: value[..., part, None] for name, value in known.items()}
-            std = (variance[..., part].clamp_min(0) + self.effect_variance).sqrt()
-            return integrated(lambda f: self.likelihood(f, **given), mean[..., part], std)
-
-        return mixtures
+        std = (variance.clamp_min(0) + self.effect_variance).sqrt()
+        size = rows.shape[-2] if whole else batch_size
+        for start in range(0, rows.shape[-2], size):
+            part = slice(start, start + size)
+            at = {name: value[..., part, None] for name, value in known.items()}
+            yield part, integrated(partial(self.likelihood, **at), mean[..., part], std[..., part])

@@ -7,10 +7,10 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
+from gp_distributions.measures.inputs import input_rows
 from gp_distributions.measures.training_data import TrainingData
 from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.distribution_gp import DistributionGP
-from gp_distributions.models.pieces import LabelledPieces
 from gp_distributions.models.sparse_distribution_gp import SparseDistributionGP
 from gp_distributions.rows.clouds import drop_copies
 
@@ -22,9 +22,7 @@ _ROUNDING = 64
 
 def memory_of(model: SparseDistributionGP) -> TrainingData | None:
     """Return the training data of a sparse model, or None if they are not in memory."""
-    data = model.data
-    inner = data.pieces if isinstance(data, LabelledPieces) else data
-    return inner if isinstance(inner, TrainingData) else None
+    return None if model.data is None else model.data.memory
 
 
 def training_rows(model: Single) -> Tensor | None:
@@ -34,7 +32,7 @@ def training_rows(model: Single) -> Tensor | None:
     """
     if isinstance(model, SparseDistributionGP):
         memory = memory_of(model)
-        return None if memory is None else memory.rows.double()
+        return None if memory is None else input_rows(memory.X, model.encoding).detach().double()
     original = not model.training and model._has_transformed_inputs
     return drop_copies(model._original_train_inputs if original else model.train_inputs[0])
 

@@ -13,28 +13,84 @@ from gpytorch.likelihoods import Likelihood
 from gpytorch.means import ConstantMean, Mean
 from gpytorch.models import ApproximateGP
 from gpytorch.priors import LogNormalPrior
-from gpytorch.variational import CholeskyVariationalDistribution
-from linear_operator import to_linear_operator
+from gpytorch.variational import CholeskyVariationalDistribution, VariationalStrategy
+from linear_operator import LinearOperator, to_linear_operator
+from linear_operator.operators import DiagLinearOperator
 from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.nn import Parameter
 
 from gp_distributions.distances.embedded_rows import EmbeddedRows
 from gp_distributions.kernels.covariances import covariance
-from gp_distributions.kernels.units import unit_findings
 from gp_distributions.measures.arrays import integer
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.measures.training_data import TrainingData
-from gp_distributions.models.arguments import adapt_distances, kernel_for
-from gp_distributions.models.cloud_strategy import CloudStrategy
-from gp_distributions.models.exact_inference import ExactMultivariateNormal
+from gp_distributions.models.arguments import adapt_kernel, kernel_for
+from gp_distributions.models.exact_inference import ExactMultivariateNormal, Moments
 from gp_distributions.models.inducing import choose_features
 from gp_distributions.models.likelihoods import check_targets, likelihood_for
-from gp_distributions.models.regression import Moments
 from gp_distributions.models.target_predictions import TargetPredictions
+from gp_distributions.numerics.linear_algebra import cholesky
 from gp_distributions.rows.clouds import same_tensor
 
 Known = Tensor | ArrayLike | None
+
+
+# Jitter of the covariance of inducing clouds, a share of the mean prior variance.
+_JITTER = 1e-6
+
+
+class CloudStrategy(VariationalStrategy):
+    """GPyTorch's whitened strategy, on rows of any width that hold what was computed from them."""
+
+    @property
+    def variational_distribution(self) -> MultivariateNormal:
+        """The distribution of whitened inducing values, which GPyTorch would not see change."""
+        return self._variational_distribution()
+
+    def projected(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Return what whitened inducing values explain of rows, ``M x N``, and variances left over.
+
+        In training, the values of training clouds include the effects of clouds.
+        """
+        model = self.model
+        kernel, effect = model.covar_module, model.effect_variance
+        inducing, rows = model.held(self.inducing_points), model.held(x)
+        prior = covariance(kernel, inducing)
+        every = inducing is model.held(model.train_rows)
+        extra = _JITTER * prior.diagonal().mean() + (effect if every else 0.0)
+        factor = cholesky(prior + extra * torch.eye(len(prior)).to(prior))
+        if self.training and every and rows is inducing:
+            return factor.mT, None
+        found = torch.linalg.solve_triangular(
+            factor, covariance(kernel, inducing, rows), upper=False
+        )
+        left = covariance(kernel, rows, diag=True) - found.square().sum(-2)
+        return found, left.clamp_min(0) + (effect if self.training else 0.0)
+
+    def forward(
+        self,
+        x: Tensor,
+        inducing_points: Tensor,
+        inducing_values: Tensor,
+        variational_inducing_covar: LinearOperator | None = None,
+        diag: bool = True,
+        marginal: bool = False,
+        **kwargs: Any,
+    ) -> MultivariateNormal:
+        """Return the posterior at rows; in training and with ``marginal``, only its variances."""
+        projected, left = self.projected(x)
+        mean = self.model.mean_module(x) + (projected.mT @ inducing_values.unsqueeze(-1)).squeeze(
+            -1
+        )
+        assert variational_inducing_covar is not None
+        spread = projected.mT @ variational_inducing_covar.root_decomposition().root.to_dense()
+        if marginal or (self.training and diag):
+            variance = spread.square().sum(-1) + (0.0 if left is None else left)
+            return MultivariateNormal(mean, DiagLinearOperator(variance))
+        within = covariance(self.model.covar_module, self.model.held(x))
+        full = within - projected.mT @ projected + spread @ spread.mT
+        return ExactMultivariateNormal(mean, to_linear_operator(full))
 
 
 class VariationalDistributionGP(TargetPredictions, ApproximateGP):
@@ -118,8 +174,8 @@ class VariationalDistributionGP(TargetPredictions, ApproximateGP):
             )
         rows, targets = data.rows.double(), data.targets.squeeze(-1)
         kernel = kernel_for(data.X, covar_module, None).to(rows)
+        findings = adapt_kernel(kernel, data.X, rows)
         with torch.no_grad():
-            adapt_distances(kernel, rows)
             number = integer(num_inducing, "num_inducing")
             inducing = choose_features(
                 kernel, rows, number, noise=1.0, dtype=rows.dtype, seed=seed
@@ -136,15 +192,14 @@ class VariationalDistributionGP(TargetPredictions, ApproximateGP):
             self.raw_effect_variance = Parameter(torch.tensor(-4.0))
             self.register_constraint("raw_effect_variance", Positive(torch.exp, torch.log))
             self.register_prior("effect_prior", prior, "effect_variance")
-        self.unit_findings = unit_findings(kernel, data.X, rows)
+        self.unit_findings = findings
         self.encoding, self._squeeze_output = data.encoding, data.squeeze
         self.num_inducing, self.seed = number, seed
         self._held: list[EmbeddedRows] = []
         self.train_rows: Tensor
         self.train_targets: Tensor
         self.train_argument: Tensor | None
-        given = {"exposure": exposure, "trials": trials}
-        known = self.known(data.X, rows, given, training=True)
+        known = self.known(data.X, rows, exposure=exposure, trials=trials, training=True)
         argument = next(iter(known.values()), None)
         buffers = {"train_rows": rows, "train_targets": targets, "train_argument": argument}
         for name, value in buffers.items():  # data, which a state dict does not contain
@@ -217,7 +272,7 @@ class VariationalDistributionGP(TargetPredictions, ApproximateGP):
             "model.predictive(X) for the distribution of targets."
         )
 
-    def leave_one_out(self, **options: Any) -> NoReturn:
+    def latent_left_out(self, **options: Any) -> NoReturn:
         """Refuse leave-one-out predictions, which have no closed form here.
 
         Raises:

@@ -55,7 +55,7 @@ def _key(value: Any) -> Hashable:
         hash(value)
     except TypeError:
         return _ById(value)
-    return type(value), value
+    return type(value).__qualname__, value
 
 
 @dataclass(frozen=True)

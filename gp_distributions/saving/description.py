@@ -34,6 +34,7 @@ from gp_distributions.measures.encoding import (
     MixedEncoding,
     Scaling,
 )
+from gp_distributions.models.atoms import ScaledTargets
 from gp_distributions.models.choice import Choice
 from gp_distributions.models.collapsed import CollapsedSums, ExplicitFeatures, InducingFeatures
 from gp_distributions.models.draw_noise import DrawNoiseLikelihood
@@ -44,7 +45,6 @@ from gp_distributions.models.likelihoods import (
 )
 from gp_distributions.models.normalization import NormalizeClouds
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
-from gp_distributions.models.scaled_targets import ScaledTargets
 from gp_distributions.models.shared_kernel import SharedNoise
 from gp_distributions.rows.columns import Slots
 from gp_distributions.rows.layout import Block

@@ -116,11 +116,11 @@ def _sparse(model: SparseDistributionGP) -> dict[str, Any]:
 
 
 def _make_sparse(cls: type[SparseDistributionGP], described: dict[str, Any]) -> Any:
-    parts = described.pop("parts") | described.pop("labels")
+    parts, labels = described.pop("parts"), described.pop("labels")
     del parts["covar_module"]  # of which the features are
-    if described["classes"] is None:
-        del described["classes"]
-    return cls.from_sums(**parts, **described)
+    attributes = {f"_{name}": value for name, value in labels.items()}
+    attributes["_squeeze_output"] = described.pop("squeeze_output")
+    return cls.from_sums(**parts, **attributes, classes_=described.pop("classes"), **described)
 
 
 def _variational(model: VariationalDistributionGP) -> dict[str, Any]:

@@ -236,7 +236,7 @@ class TestErrors:
                 optimize_over_pool(acquisition, ROWS, q, exclude=TAKEN)
         with pytest.raises(ValueError, match="q <= 0"):
             optimize_over_pool(acquisition, ROWS, exclude=range(40))
-        with pytest.raises(ValueError, match="batch_size >= 1"):
+        with pytest.raises(ValueError, match="batch_size: expected an integer >= 1"):
             optimize_over_pool(acquisition, ROWS, batch_size=0)
         with pytest.raises(IndexError, match="index 40 is out of bounds"):
             optimize_over_pool(acquisition, ROWS, exclude=[1, 40])

@@ -5,7 +5,7 @@ from cases import random_rows
 
 from gp_distributions import RigidSlicedWasserstein, ScaledDistance, SlicedWasserstein
 from gp_distributions.distances.embedded_rows import EmbeddedRows
-from gp_distributions.fitting.additive_distances import AdditiveDistances
+from gp_distributions.fitting.scales import AdditiveDistances
 
 
 def test_sums_over_coordinates() -> None:

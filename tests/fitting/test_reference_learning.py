@@ -13,7 +13,7 @@ from gp_distributions import (
     fit_reference,
 )
 from gp_distributions.bayesopt import Decoder
-from gp_distributions.fitting import reference_ascent
+from gp_distributions.fitting import reference_learning
 from gp_distributions.warnings import ReferenceWarning
 
 
@@ -126,7 +126,7 @@ def test_starts_again_where_the_reference_leads_nowhere(monkeypatch: pytest.Monk
     assert error(models[0]) < 0.05
     assert torch.equal(results[0].points, results[1].points)
     torch.testing.assert_close(results[0].weights, torch.tensor(weights, dtype=torch.float64))
-    monkeypatch.setattr(reference_ascent, "_RETRIES", 0)
+    monkeypatch.setattr(reference_learning, "_RETRIES", 0)
     result = fit_reference(models[2], **options)
     assert error(models[2]) > 0.5
     assert result.mll[-1] < results[0].mll[-1]
@@ -135,10 +135,10 @@ def test_starts_again_where_the_reference_leads_nowhere(monkeypatch: pytest.Monk
 def test_weights_stay_in_their_box(monkeypatch: pytest.MonkeyPatch) -> None:
     # Without bounds, the weight of an atom that only hurts would decrease to 1e-300.
     model = make_model(LINE)
-    start = reference_ascent.reference_of(model).log_weights.clone()
-    monkeypatch.setattr(reference_ascent, "_WEIGHTLESS", 0.01)
+    start = reference_learning.reference_of(model).log_weights.clone()
+    monkeypatch.setattr(reference_learning, "_WEIGHTLESS", 0.01)
     fit_reference(model, guard=None, steps=10, progress=False)
-    moved = (reference_ascent.reference_of(model).log_weights - start).abs().max()
+    moved = (reference_learning.reference_of(model).log_weights - start).abs().max()
     assert 0 < moved <= 0.01 * (1 + 1e-12)
 
 

@@ -126,7 +126,7 @@ def test_fits_start_at_the_given_scales() -> None:
     distance.scales = [1.0, 1e-5]
     model = DistributionGP(PointClouds(X.points[..., :2]), y, given).train()
     ascent = scales._Ascent(model, [distance], torch.arange(30), 100, 0)
-    ascent._minimise(torch.ones(30, dtype=torch.bool), 0)
+    ascent.climb(ascent.start, torch.ones(30, dtype=torch.bool), 0)
     # The optimiser may take a step, but the bounds of logarithms would add a factor of 90.
     assert ascent.distances[0].scales[1] < 1.5e-5
 

@@ -28,7 +28,6 @@ from gp_distributions import (
     fit,
 )
 from gp_distributions.models import passes
-from gp_distributions.models.collapsed import piece_sums
 from gp_distributions.sharding import PieceError
 from gp_distributions.sharding.checkpoint import Checkpoint
 from gp_distributions.sharding.parquet import ParquetPiece
@@ -155,8 +154,8 @@ def fitted_in_memory(model: SparseDistributionGP) -> SparseDistributionGP:
     )
     other.load_state_dict(model.state_dict())
     features = model.summed().features
-    state = other.piece_state(features)
-    other.take_sums(features, passes.sums_over_pieces(piece_sums, state, other.training_data()))
+    task, pieces = other.piece_sums(features), other.training_data().pieces
+    other.take_sums(features, passes.sums_over_pieces(task, pieces))
     return other.eval()
 
 
@@ -225,7 +224,7 @@ def test_empty_partitions_add_nothing() -> None:
     for first, second in zip(found.predict(clouds()), expected.predict(clouds()), strict=True):
         torch.testing.assert_close(first, second, rtol=1e-6, atol=1e-6)
     assert found.leave_one_out()[0].shape == (COUNT, 1)
-    assert found.predict(found.data)[0].shape == (COUNT, 1)
+    assert found.predict(found.data.source)[0].shape == (COUNT, 1)
 
 
 def test_predictions_come_in_order(folder: Path) -> None:

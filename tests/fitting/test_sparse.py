@@ -22,7 +22,7 @@ from gp_distributions import (
 )
 from gp_distributions.fitting import sparse as fitting
 from gp_distributions.judging import nlpd
-from gp_distributions.models.collapsed import piece_sums
+from gp_distributions.models.passes import PieceSums
 
 CLOUDS = random_clouds(300, sizes=(5, 20))
 ROWS = as_rows(CLOUDS)
@@ -75,7 +75,7 @@ class TestPolish:
         def noted(*arguments: Any) -> Any:
             before["values"], before["features"], before["sums"] = (
                 values(model),
-                arguments[1].features,
+                arguments[1],
                 arguments[2],
             )
             return polished(*arguments)
@@ -93,7 +93,7 @@ class TestPolish:
             "likelihood.noise_covar.raw_noise",
             "mean_module.raw_constant",
         }
-        found = piece_sums(model.piece_state(), ROWS[:250], TARGETS[:250])
+        found = model.piece_sums(model.summed().features)(0, ROWS[:250], TARGETS[:250])
         torch.testing.assert_close(model.summed().sums.gram, found.gram)
         torch.testing.assert_close(model.summed().sums.residual, found.residual)
 
@@ -102,7 +102,8 @@ class TestPolish:
     ) -> None:
         model, before = pair
         with torch.no_grad():
-            density = fitting._LeaveOneOut(model, model.piece_state(), model.summed().sums)
+            summed = model.summed()
+            density = fitting._LeaveOneOut(model, summed.features, summed.sums)
         one = torch.ones(1).double()
         mean, std = model.leave_one_out()
         unit = float(model.outcome_transform.stdvs) * math.sqrt(2 * math.pi)
@@ -146,7 +147,7 @@ def test_an_interrupted_fit_of_the_same_object_is_continued(
     model = make()
     before = values(model)
     with monkeypatch.context() as patch:
-        patch.setattr(fitting, "piece_sums", interrupted)
+        patch.setattr(PieceSums, "__call__", interrupted)
         with pytest.raises(KeyboardInterrupt):
             fit(model, restarts=0, checkpoint=tmp_path)
     after = values(model)

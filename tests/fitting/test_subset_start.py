@@ -17,7 +17,7 @@ from gp_distributions import (
     SlicedWassersteinKernel,
     fit,
 )
-from gp_distributions.fitting import marginal_likelihood, subset_start
+from gp_distributions.fitting import ascent, marginal_likelihood
 from gp_distributions.fitting.ascent import Ascent
 from gp_distributions.warnings import CostWarning
 
@@ -66,9 +66,9 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return loss(self, mll)
 
     monkeypatch.setattr(Ascent, "loss", noted)
-    monkeypatch.setattr(subset_start, "LARGE", 60)
-    monkeypatch.setattr(subset_start, "SUBSET", 40)
-    monkeypatch.setattr(subset_start, "_GAIN", 0.2)  # a smaller subset is further off
+    monkeypatch.setattr(ascent, "LARGE", 60)
+    monkeypatch.setattr(ascent, "SUBSET", 40)
+    monkeypatch.setattr(ascent, "_GAIN", 0.2)  # a smaller subset is further off
     return sizes
 
 
@@ -84,7 +84,7 @@ def test_ends_where_a_fit_of_all_clouds_ends(name: str, seen: list[int]) -> None
     seen.clear()
     general = MODELS[name]()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(subset_start, "LARGE", 90)
+        patch.setattr(ascent, "LARGE", 90)
         fit(general, seed=1)
     assert {90} <= set(seen) <= {72, 90}
     assert fewer < len(seen)

@@ -356,7 +356,7 @@ class TestLabels:
             KernelRidgeClassifier(X, broken, make_kernel(), ridge=1.0)
         with pytest.raises(ValueError, match="ridge > 0"):
             KernelRidgeClassifier(X, Y, make_kernel(), ridge=0.0)
-        with pytest.raises(ValueError, match="batch_size >= 1"):
+        with pytest.raises(ValueError, match="batch_size: expected an integer >= 1"):
             ClassificationGP(X, Y, make_kernel()).predict_proba(X, batch_size=0)
 
     def test_rows_may_be_wider(self, model: ClassificationGP) -> None:

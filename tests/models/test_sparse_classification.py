@@ -18,8 +18,6 @@ from gp_distributions import (
     SparseDistributionGP,
     fit,
 )
-from gp_distributions.models.collapsed import piece_sums
-from gp_distributions.models.pieces import described
 
 CLOUDS = random_clouds(80, sizes=(5, 20))
 ROWS = as_rows(CLOUDS)
@@ -114,9 +112,9 @@ class TestSums:
         index = 7
         rest = [i for i in range(60) if i != index]
         other = SparseClassificationGP(ROWS[rest], NAMES[rest], model.covar_module)
-        state, data = model.piece_state(), other.training_data()
+        task = model.piece_sums(model.summed().features)
         left = copy.deepcopy(model)
-        left.take_sums(state.features, piece_sums(state, *data.piece(0)))
+        left.take_sums(task.features, task(0, *other.training_data().content))
         label = model.classes_.tolist().index(NAMES[index])
         expected = left.predict_proba(ROWS[[index]])[0, label].log()
         torch.testing.assert_close(model.leave_one_out()[index], expected)
@@ -222,14 +220,14 @@ class CountedPiece:
 class TestShards:
     @pytest.fixture
     def small_sample(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("gp_distributions.models.inducing._FEWEST", 12)
+        monkeypatch.setattr("gp_distributions.models.pieces._FEWEST", 12)
 
     @pytest.mark.parametrize("counts", [True, False])
     @pytest.mark.usefixtures("small_sample")
     def test_every_class_is_found(self, counts: bool) -> None:
         data = Counted(counts)
         model = SparseClassificationGP(data, covar_module=make_kernel(), num_inducing=2)
-        assert 1 not in model.sample()[1]
+        assert 1 not in model.training_data().content[1]
         assert model.classes_.tolist() == [0, 1, 2]
         assert max(data.reads) == (1 if counts else 2)
         assert len(fit(model, restarts=0).predict_proba(data)) == 90
@@ -237,7 +235,7 @@ class TestShards:
     def test_labels_become_targets_where_pieces_are_read(self) -> None:
         data = Counted()
         model = SparseClassificationGP(data, covar_module=make_kernel(), num_inducing=20)
-        assert list(described(model.training_data())) == list(data.pieces)
+        assert list(model.training_data().pieces) == list(data.pieces)
         memory = SparseClassificationGP(
             PointClouds(POINTS_OF_SHARDS), LABELS_OF_SHARDS, make_kernel(), num_inducing=20
         )
@@ -245,9 +243,7 @@ class TestShards:
             m.likelihood.noise_covar.noise = torch.ones(3, 1).double()
         memory.take_sums(
             model.summed().features,
-            piece_sums(
-                memory.piece_state(model.summed().features), *memory.training_data().piece(0)
-            ),
+            memory.piece_sums(model.summed().features)(0, *memory.training_data().content),
         )
         model.temperature = memory.temperature = 0.5
         clouds = PointClouds(POINTS_OF_SHARDS)

@@ -293,7 +293,7 @@ def test_wrong_counts_have_the_names_of_their_clouds() -> None:
     model = VariationalDistributionGP(X, [1, 2, 3])
     with pytest.raises(ValueError, match="exposures, but that of cloud 1"):
         model.predict(X, exposure=[1.0, -1.0, 1.0])
-    with pytest.raises(TypeError, match="got expsure"):
+    with pytest.raises(TypeError, match="'expsure'"):
         model.predict(X, expsure=2.0)
     with pytest.raises(ValueError, match="level between 0 and 1"):
         model.interval(X, level=95)

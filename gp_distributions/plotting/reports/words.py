@@ -50,7 +50,7 @@ def described(model: Any, single: Model, labels: list[str]) -> list[tuple[str, s
         lines.append(("Average", told))
     kind = f"Gaussian process ({type(single).__name__})"
     if isinstance(single, SparseDistributionGP):
-        kind += f" with {single.summed().features.num_features} features"
+        kind += f" with {single.summed().sums.num_features} features"
     lines.append(("Model", kind))
     columns, name = getattr(single.encoding, "columns", {}), ""
     for part in single.covar_module.modules():

@@ -1,18 +1,24 @@
-"""Predictions of a function of atoms, of which targets of distributions are sums, means or draws."""
+"""Models of a function of atoms: their kernel, the unit of their targets, and their predictions."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+import torch
+from botorch.models.transforms.outcome import OutcomeTransform, Standardize
+from botorch.utils.types import _DefaultType
+from gpytorch.kernels import Kernel
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from gp_distributions.kernels.aggregates import aggregate_kernel, scale_and_level
 from gp_distributions.kernels.expected_kernel import ExpectedKernel
 from gp_distributions.measures import Gaussians, PointClouds
 from gp_distributions.measures.arrays import given_points
 from gp_distributions.measures.described import described
-from gp_distributions.models.regression import Moments, Regression
+from gp_distributions.models.exact_inference import Moments
+from gp_distributions.models.regression import Regression
 
 
 class AtomPredictions(Regression):
@@ -90,3 +96,62 @@ class AtomPredictions(Regression):
             spread[used] = moment
             found.append(weights * spread)
         return found[0], found[1]
+
+
+def aggregate_parts(
+    X: Any,
+    targets: Tensor,
+    covar_module: Kernel | None,
+    outcome_transform: OutcomeTransform | _DefaultType | None,
+    *,
+    aggregate: str,
+    **options: Any,
+) -> tuple[ExpectedKernel, OutcomeTransform | _DefaultType | None]:
+    """Return the kernel of distributions and the transform of targets, for a kernel of atoms.
+
+    Args:
+        X: The training distributions.
+        targets: Their targets, ``T x 1``.
+        covar_module: A kernel of atoms, as for :class:`AggregateGP`.
+        outcome_transform: The transform, as for :class:`AggregateGP`.
+        aggregate: What a target is.
+        **options: Further options of :func:`aggregate_kernel`.
+
+    Raises:
+        ValueError: If there are several outputs.
+    """
+    if targets.shape[-1] > 1:
+        raise ValueError(
+            f"Expected one output, got {targets.shape[-1]}. Make a model for each output."
+        )
+    level = 1.0 if aggregate == "sum" else None
+    if level and isinstance(X, PointClouds):
+        scale, level = scale_and_level(X, targets.squeeze(-1))
+        if isinstance(outcome_transform, _DefaultType):
+            outcome_transform = ScaledTargets(scale)
+    return aggregate_kernel(X, covar_module, level=level, **options), outcome_transform
+
+
+class ScaledTargets(Standardize):
+    """Division of targets of one output by a known scale, which leaves zero where it is.
+
+    Args:
+        scale: The scale.
+    """
+
+    def __init__(self, scale: float) -> None:
+        super().__init__(m=1)
+        self.means = torch.zeros(1, 1, dtype=torch.float64)
+        self.stdvs = torch.full((1, 1), scale, dtype=torch.float64)
+        self._stdvs_sq = self.stdvs.square()
+        self._is_trained = torch.tensor(True)
+        self.eval()
+
+    @property
+    def scale(self) -> float:
+        """The scale."""
+        return float(self.stdvs)
+
+    def train(self, mode: bool = True) -> Self:
+        """Stay in evaluation mode, in which targets do not change the scale."""
+        return super().train(False)
