@@ -1,6 +1,7 @@
 import random
 import sys
 from collections.abc import Iterator
+from functools import cache
 
 import numpy as np
 import pytest
@@ -8,6 +9,8 @@ import torch
 from botorch.acquisition.multi_objective import logei
 from fault_tasks import Children
 from hypothesis import HealthCheck, settings
+
+from gp_distributions.datasets import airfoils, blades
 
 # Properties are tested on the same examples in every run, however busy the machine is.
 settings.register_profile(
@@ -62,6 +65,16 @@ def uncompiled_hypervolumes() -> Iterator[None]:
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(logei, "_load_attempted", True)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def airfoils_loaded_once() -> Iterator[None]:
+    """Load the database of airfoils once: it takes seconds, and two dozen tests use it."""
+    load = cache(airfoils.airfoils_with_parameters)
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (airfoils, blades):
+            patch.setattr(module, "airfoils_with_parameters", load)
         yield
 
 

@@ -17,6 +17,7 @@ from benchmarks.prediction import distance_comparison
 from benchmarks.scripts import is_long, scripts
 from benchmarks.search import compared_search
 from benchmarks.speed import fit_speed
+from gp_distributions.fitting import ascent, lbfgs
 
 QUICK = ["--quick", "--repeats", "1", "--seeds", "1"]
 
@@ -65,6 +66,18 @@ NEEDED = {
 }
 
 
+@pytest.fixture
+def short_fits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let fits end where the slope is small: where they end matters to one benchmark only."""
+
+    def minimise(*arguments: Any, **options: Any) -> lbfgs.Minimum:
+        return lbfgs.minimise(*arguments, **options | {"gtol": 0.3})
+
+    if "fit_speed" not in request.node.name:
+        monkeypatch.setattr(ascent, "minimise", minimise)
+
+
+@pytest.mark.usefixtures("short_fits")
 @pytest.mark.parametrize("name", scripts())
 def test_quick_run(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
