@@ -37,11 +37,11 @@ format: $(READY)  ## Format the code
 INTEROP := .venv/interop
 .PHONY: test-interop
 # In an environment on top of .venv: anndata needs a pandas older than the one pinned.
-test-interop: $(READY)  ## Test with Polars, PyArrow, anndata, trimesh, shapely and Ax, which it installs
+test-interop: $(READY)  ## Test with Polars, PyArrow, anndata, shapely and Ax, which it installs
 	$(PYTHON) -m venv $(INTEROP)
 	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > $$(echo $(INTEROP)/lib/python*/site-packages)/base.pth
 	grep -v '^pandas==' constraints.txt > $(INTEROP)/constraints.txt
-	$(INTEROP)/bin/python -m pip install --quiet --disable-pip-version-check -c $(INTEROP)/constraints.txt "anndata>=0.12.19" "ax-platform>=1.3.1" pandas polars pyarrow shapely trimesh
+	$(INTEROP)/bin/python -m pip install --quiet --disable-pip-version-check -c $(INTEROP)/constraints.txt "anndata>=0.12.19" "ax-platform>=1.3.1" pandas polars pyarrow shapely
 	OMP_NUM_THREADS=1 $(INTEROP)/bin/python -m pytest -q tests/interop
 
 benchmarks: $(READY)  ## Measure accuracy and speed; ARGS="--data-dir FOLDER" for image data of your own

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+import trimesh
 from gpytorch.kernels import ScaleKernel
 
 import gp_distributions as gd
@@ -39,7 +40,6 @@ def test_a_clinician_with_two_tables(tmp_path: Path) -> None:
 
 
 def test_an_engineer_with_meshes_in_unknown_pose(tmp_path: Path) -> None:
-    trimesh = pytest.importorskip("trimesh")
     rng = np.random.default_rng(0)
     for folder, count in (("measured", 24), ("candidates", 12)):
         (tmp_path / folder).mkdir()

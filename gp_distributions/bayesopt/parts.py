@@ -143,8 +143,8 @@ class Search(Part):
 
         They are the three kernels of :func:`gp_distributions.fit`, with equal weights: a few evaluations
         do not tell which of them is better. The principal components are those of all clouds of the
-        search if they are known, else of the evaluated ones. A distance without features, as that of
-        mixtures, stays alone.
+        search if they are known, else of the evaluated ones, of which there are never more than a model
+        of as many clouds has. A distance without features, as that of mixtures, stays alone.
 
         Args:
             model: A model with the :meth:`default_kernel`.

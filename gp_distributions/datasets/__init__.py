@@ -1,7 +1,7 @@
 """Real and simulated data for the demo, the tutorials and the benchmarks."""
 
 from gp_distributions.datasets.airfoils import Airfoils, load_airfoils
-from gp_distributions.datasets.blades import Blades, random_blades
+from gp_distributions.datasets.blades import Blades, propeller_blades, random_blades
 from gp_distributions.datasets.cells import Cells, load_cells
 from gp_distributions.datasets.molecules import Molecules, load_molecules
 from gp_distributions.datasets.patients import Patients, random_patients
@@ -17,6 +17,7 @@ __all__ = [
     "load_airfoils",
     "load_cells",
     "load_molecules",
+    "propeller_blades",
     "random_blades",
     "random_patients",
     "random_solids",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from gp_distributions.datasets.airfoils import airfoils_with_parameters
 
@@ -103,14 +103,42 @@ def random_blades(num: int, *, seed: int = 0, meshing_seed: int = 0) -> Blades:
         performance = _performance(designs)
         sound = np.isfinite(performance).all(-1)
         found = np.vstack([found, np.hstack([designs, performance])[sound]])
-    found = found[:num]
+    return _made(found[:num, :-2], found[:num, -2:], meshing_seed)
+
+
+def propeller_blades(parameters: ArrayLike, *, meshing_seed: int = 0) -> Blades:
+    """Make blades of given parameters, and compute their thrust and efficiency as :func:`random_blades`.
+
+    Args:
+        parameters: An ``N x 42`` array, as :attr:`Blades.parameters`.
+        meshing_seed: Random seed of the numbers and places of vertices.
+
+    Returns:
+        The blades. Thrust and efficiency are NaN where :func:`random_blades` draws again.
+
+    Raises:
+        ImportError: If NeuralFoil is not installed.
+        ValueError: If the parameters have another shape.
+
+    Example:
+        >>> from gp_distributions.datasets import propeller_blades, random_blades
+        >>> parameters = random_blades(1).parameters.copy()  # doctest: +SKIP
+        >>> parameters[:, 39:41] += 0.01  # a steeper blade  # doctest: +SKIP
+        >>> propeller_blades(parameters).thrust  # doctest: +SKIP
+    """
+    designs = np.asarray(parameters, dtype=float)
+    if designs.ndim != 2 or designs.shape[1] != 42:
+        raise ValueError(f"Expected an N x 42 array of parameters, got shape {designs.shape}.")
+    return _made(designs, _performance(designs), meshing_seed)
+
+
+def _made(
+    designs: NDArray[np.float64], performance: NDArray[np.float64], meshing_seed: int
+) -> Blades:
+    """Mesh designs whose performance is known."""
     places = np.random.default_rng(meshing_seed)
-    return Blades(
-        meshes=tuple(_mesh(design, places) for design in found[:, :-2]),
-        thrust=found[:, -2],
-        efficiency=found[:, -1],
-        parameters=found[:, :-2],
-    )
+    meshes = tuple(_mesh(design, places) for design in designs)
+    return Blades(meshes, performance[:, 0], performance[:, 1], designs)
 
 
 def _sections(

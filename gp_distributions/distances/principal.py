@@ -126,6 +126,13 @@ class PrincipalDistance(DistanceWrapper):
         self.components = features.mT @ (chosen / (kept.sqrt() * scales))
         self.explained = kept.sum() / values.clamp_min(0).sum()
 
+    def first(self, num_components: int) -> PrincipalDistance:
+        """Return the distance between at most so many first components, which are known already."""
+        number = min(num_components, self.num_components)
+        found = PrincipalDistance(self.distance, num_components=number, exponent=self.exponent)
+        found.components = self.components[:, :number]
+        return found
+
     def represent(self, points: Tensor, weights: Tensor) -> Tensor:
         """Return the scaled principal components of the features of clouds."""
         return self.project(self.distance.represent(points, weights))

@@ -172,13 +172,12 @@ def principal_distances(distance: Distance, rows: EmbeddedRows) -> list[Principa
 
     Args:
         distance: The distance of the isotropic member.
-        rows: The clouds, ``... x N x width``. There are at most ``N - 1`` and ``N / 3`` components.
+        rows: The clouds, ``... x N x width``. There are at most ``N - 1`` components.
     """
-    size, found = rows.rows.shape[-2], []
-    for exponent, share in zip(_EXPONENTS, _SHARES, strict=True):
-        number = max(1, min(_COMPONENTS, int(share * size), size - 1))
-        found.append(PrincipalDistance(distance, num_components=number, exponent=exponent))
-        found[-1].adapt_to(rows)
+    number = max(1, min(_COMPONENTS, rows.rows.shape[-2] - 1))
+    found = [PrincipalDistance(distance, num_components=number, exponent=e) for e in _EXPONENTS]
+    for each in found:
+        each.adapt_to(rows)
     return found
 
 
@@ -194,9 +193,15 @@ def _unfitted(model: DistributionGP, others: _Others) -> Iterator[DistributionGP
     """Yield models on principal components, with lengthscales at the mode of their prior, and linear."""
     rows = model._compared(model.embedded_rows(model.train_inputs[0]))
     base = model.covar_module.base_kernel
+    principal = others.principal or principal_distances(base.distance, rows)
+    size = rows.rows.shape[-2]
     kernels = [
-        DistributionKernel(distance, base.profile, batch_shape=base.batch_shape)
-        for distance in others.principal or principal_distances(base.distance, rows)
+        DistributionKernel(
+            distance.first(max(1, min(int(share * size), size - 1))),
+            base.profile,
+            batch_shape=base.batch_shape,
+        )
+        for distance, share in zip(principal, _SHARES, strict=True)
     ]
     if others.embeddings is not None:
         kernels.append(

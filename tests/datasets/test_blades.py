@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from gp_distributions.datasets import Blades, random_blades
+from gp_distributions.datasets import Blades, propeller_blades, random_blades
 from gp_distributions.datasets.blades import Mesh
 
 
@@ -50,3 +50,15 @@ def test_meshings_differ_in_vertices_only(blades: Blades) -> None:
     for mesh, same in zip(blades.meshes, other.meshes, strict=True):
         assert len(mesh[0]) != len(same[0])
         assert volume(same) == pytest.approx(volume(mesh), rel=0.1)
+
+
+def test_blades_of_given_parameters(blades: Blades) -> None:
+    again = propeller_blades(blades.parameters[:2])
+    np.testing.assert_allclose(again.thrust, blades.thrust[:2], rtol=1e-12)
+    np.testing.assert_allclose(again.efficiency, blades.efficiency[:2], rtol=1e-12)
+    np.testing.assert_array_equal(again.meshes[1][0], blades.meshes[1][0])
+    stalled = blades.parameters[:1].copy()
+    stalled[:, 39:41] = 1.5
+    assert np.isnan(propeller_blades(stalled).thrust).all()
+    with pytest.raises(ValueError, match=r"N x 42 array of parameters, got shape \(42,\)"):
+        propeller_blades(blades.parameters[0])

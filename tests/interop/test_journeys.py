@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import trimesh
 
 from gp_distributions import (
     CloudScaler,
@@ -113,7 +114,6 @@ def test_three_kernels_on_donors() -> None:
 
 
 def test_a_folder_of_meshes_to_the_next_experiments(tmp_path: Path) -> None:
-    trimesh = pytest.importorskip("trimesh")
     for i in range(10):
         mesh = trimesh.creation.box(extents=[1.0 + i, 2.0, 3.0])
         mesh.export(tmp_path / f"part_{i}.stl")

@@ -4,10 +4,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import trimesh
 
 from gp_distributions import PointClouds
-
-trimesh = pytest.importorskip("trimesh")
 
 
 def meshes():
