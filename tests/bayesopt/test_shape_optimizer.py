@@ -39,9 +39,8 @@ from gp_distributions.bayesopt import (
 from gp_distributions.kernels.default import default_distance
 from gp_distributions.warnings import ConvergenceWarning
 
-pytestmark = pytest.mark.usefixtures("short_fits")
-
 pytestmark = [
+    pytest.mark.usefixtures("short_fits"),
     pytest.mark.filterwarnings("ignore:Sparse invariant checks"),
     pytest.mark.filterwarnings("ignore:A not p.d., added jitter"),
 ]

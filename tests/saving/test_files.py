@@ -330,16 +330,6 @@ class TestBits:
         torch.testing.assert_close(after.mean, before.mean, rtol=1e-12, atol=1e-12)
         torch.testing.assert_close(after.variance, before.variance, rtol=1e-10, atol=1e-12)
 
-    def test_distances_that_were_put_together_are_not_kept(self, path: Path) -> None:
-        """A kernel that has seen some of the training clouds computes the other distances apart."""
-        kernel = clouds_kernel()
-        DistributionGP(ROWS[:17], TARGETS[:17], kernel).predict(ROWS[20:])
-        model = make_model(kernel)
-        before = model.predict(ROWS[20:])
-        loaded = returned(model, path)
-        assert_same_bits(loaded.predict(ROWS[20:]), model.predict(ROWS[20:]))
-        torch.testing.assert_close(loaded.predict(ROWS[20:]), before, rtol=1e-10, atol=1e-12)
-
     def test_on_device(self, device: torch.device, path: Path) -> None:
         model = sinkhorn_model().to(device)
         loaded = returned(model, path)
@@ -561,22 +551,6 @@ class TestParts:
             n: m.training for n, m in model.named_modules()
         }
         assert isinstance(loaded.covar_module.base_kernel, SinkhornKernel)
-
-    @pytest.mark.parametrize("value", [torch.nan, torch.inf, -0.0, 5e-324])
-    def test_strange_values(self, value: float, path: Path) -> None:
-        model = make_model()
-        model.mean_module.raw_constant.data.fill_(value)
-        loaded = returned(model, path).mean_module.raw_constant
-        assert loaded.detach().numpy().tobytes() == np.float64(value).tobytes()
-
-    def test_dtypes_of_parts(self, path: Path) -> None:
-        model = make_model()
-        distance = model.covar_module.base_kernel.distance
-        distance.directions = distance.directions.float()
-        expected = model.predict(ROWS[20:])
-        loaded = returned(model, path)
-        assert loaded.covar_module.base_kernel.distance.directions.dtype == torch.float32
-        assert_same_bits(loaded.predict(ROWS[20:]), expected)
 
     def test_the_saved_model_is_left_alone(self, path: Path) -> None:
         model = make_model(clouds_kernel(seed=1))
