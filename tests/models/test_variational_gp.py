@@ -99,8 +99,8 @@ def test_log_probabilities_are_those_of_the_predictive_distribution(kind: str) -
     predictive = model.predictive(X[TEST], **some)
     torch.testing.assert_close(found, predictive.log_prob(y[TEST]), rtol=1e-5, atol=1e-5)
     if kind != "student_t":
-        counts = torch.arange(600.0, dtype=torch.float64).unsqueeze(-1)
-        within = counts <= (some["trials"] if kind == "binomial" else 600)
+        counts = torch.arange(3000.0, dtype=torch.float64).unsqueeze(-1)
+        within = counts <= (some["trials"] if kind == "binomial" else 3000)
         masses = predictive.log_prob(counts).exp().where(within, 0)
         torch.testing.assert_close(masses.sum(0), torch.ones(100).double(), rtol=0, atol=1e-5)
         mean, std = model.predict(X[TEST], **some)
