@@ -18,10 +18,10 @@ demo: $(READY)  ## Real airfoils: lift-to-drag ratios with intervals, the search
 
 # One thread for each process: more would wait for each other.
 test: $(READY)  ## Run the tests
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q --numprocesses auto
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q --numprocesses auto --dist worksteal
 
 test-oldest: $(OLDEST)/.ready  ## Run the tests on the oldest versions that the package accepts
-	OMP_NUM_THREADS=1 $(OLDEST)/bin/python -m pytest -q --numprocesses auto
+	OMP_NUM_THREADS=1 $(OLDEST)/bin/python -m pytest -q --numprocesses auto --dist worksteal
 
 lint: $(READY)  ## Check style
 	$(BIN)/ruff check .

@@ -1,6 +1,9 @@
+import gc
 import random
 import sys
 from collections.abc import Iterator
+from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,6 +11,9 @@ import torch
 from botorch.acquisition.multi_objective import logei
 from fault_tasks import Children
 from hypothesis import HealthCheck, settings
+
+from gp_distributions.datasets import airfoils, blades
+from gp_distributions.fitting import ascent, lbfgs
 
 # Properties are tested on the same examples in every run, however busy the machine is.
 settings.register_profile(
@@ -18,6 +24,11 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("repeatable")
+
+
+def pytest_collection_finish() -> None:
+    """Let no collection of garbage look through the modules and tests that are loaded."""
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -62,6 +73,28 @@ def uncompiled_hypervolumes() -> Iterator[None]:
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(logei, "_load_attempted", True)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def airfoils_loaded_once() -> Iterator[None]:
+    """Load the database of airfoils once: it takes seconds, and two dozen tests use it."""
+    load = cache(airfoils.airfoils_with_parameters)
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (airfoils, blades):
+            patch.setattr(module, "airfoils_with_parameters", load)
+        yield
+
+
+@pytest.fixture(scope="module")
+def short_fits() -> Iterator[None]:
+    """Let fits end where the slope is small, in modules that do not ask where they end."""
+
+    def minimise(*arguments: Any, **options: Any) -> lbfgs.Minimum:
+        return lbfgs.minimise(*arguments, **options | {"gtol": 0.1})
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ascent, "minimise", minimise)
         yield
 
 

@@ -39,6 +39,8 @@ from gp_distributions import (
 )
 from gp_distributions.models import KernelRidgeClassifier
 
+pytestmark = pytest.mark.usefixtures("short_fits")
+
 CLOUDS = random_clouds(24, sizes=(3, 8))
 ROWS = as_rows(CLOUDS)
 X = PointClouds.unpack(ROWS, 2)

@@ -28,9 +28,9 @@ OFFSETS = torch.tensor([0.0, 40_000.0, 12.0], dtype=torch.float64)
 def bags() -> tuple[PointClouds, Tensor]:
     """Bags of people, in standard units, whose education on average drives the target."""
     generator = torch.Generator().manual_seed(0)
-    centres = torch.randn(160, 1, 3, generator=generator, dtype=torch.float64)
-    points = centres + torch.randn(160, 12, 3, generator=generator, dtype=torch.float64)
-    noise = torch.randn(160, generator=generator, dtype=torch.float64)
+    centres = torch.randn(120, 1, 3, generator=generator, dtype=torch.float64)
+    points = centres + torch.randn(120, 12, 3, generator=generator, dtype=torch.float64)
+    noise = torch.randn(120, generator=generator, dtype=torch.float64)
     return PointClouds(points), torch.sin(centres[:, 0, 2]) + 0.1 * noise
 
 
@@ -63,7 +63,6 @@ def by_estimator(X: Inputs, y: Tensor, new: Inputs) -> Tensor:
 @pytest.mark.parametrize(
     ("read", "predict"),
     [
-        (of_clouds, by_model),
         (of_frame, by_model),
         (of_mixed, by_model),
         (of_clouds, by_estimator),
@@ -75,7 +74,7 @@ def test_predictions_do_not_depend_on_units(
     standard, y = bags()
     scores = []
     for X in (standard, PointClouds(OFFSETS + UNITS * standard.points)):
-        scores.append(r2(predict(read(X[:100]), y[:100], read(X[100:])), y[100:]))
+        scores.append(r2(predict(read(X[:60]), y[:60], read(X[60:])), y[60:]))
     assert scores[0] > 0.7
     assert scores[1] == pytest.approx(scores[0], abs=0.02)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -291,7 +291,7 @@ def classification(entry: Entry, seed: int, *, quick: bool) -> Row | None:
             return None
         found.append(classified(entry, task, draw))
     objects, scores = zip(*found, strict=True)
-    top, right, bare_top = (_joined(part[key] for part in objects) for key in objects[0])
+    top, right, bare_top = (torch.cat([part[key] for part in objects]) for key in objects[0])
     random = torch.Generator().manual_seed(0)
     drawn = [(torch.rand(len(top), generator=random) < top).double() for _ in range(200)]
     exact = torch.tensor([calibration_error(top, one) for one in drawn])
@@ -310,10 +310,6 @@ def classification(entry: Entry, seed: int, *, quick: bool) -> Row | None:
         "ece_exact_95": exact.quantile(0.95).item(),
         "seconds": (time.perf_counter() - begin) / entry.draws,
     }
-
-
-def _joined(parts: Iterable[Tensor]) -> Tensor:
-    return torch.cat(list(parts))
 
 
 def classifier(name: str, task: Task, X: Inputs, labels: Labels, temperature: float | None) -> Any:

@@ -67,8 +67,7 @@ def kernels(train: Array) -> dict[str, list[Kernel]]:
     scale = np.square(train).sum(1).mean()
 
     def gaussian(factor: float, x: Array, y: Array) -> Array:
-        matrix: Array = np.exp(-euclidean_distances(x, y, squared=True) / (2 * factor**2 * median))
-        return matrix
+        return np.exp(-euclidean_distances(x, y, squared=True) / (2 * factor**2 * median))
 
     def polynomial(power: int, x: Array, y: Array) -> Array:
         return (1 + x @ y.T / scale) ** power

@@ -184,8 +184,7 @@ def one_iteration(clouds: gd.PointClouds, distance: gd.SinkhornPotential) -> Arr
     first = -torch.logsumexp(-costs, -1, keepdim=True)
     second = -EPSILON * torch.logsumexp(first - costs, -2)
     centred = second - second.mean(-1, keepdim=True)
-    features: Array = (centred / len(support) ** 0.5).double().numpy()
-    return features
+    return (centred / len(support) ** 0.5).double().numpy()
 
 
 def by_dimension(dims: Sequence[int], seeds: Sequence[int], steps: int) -> list[Row]:

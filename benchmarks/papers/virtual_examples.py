@@ -152,8 +152,7 @@ def components_of(images: Tensor) -> Callable[[Tensor], Array]:
     """Fit principal components to images; return a function that maps images to them."""
 
     def flat(some: Tensor) -> Array:
-        pixels: Array = some.reshape(-1, SIZE * SIZE).double().numpy()
-        return pixels
+        return some.reshape(-1, SIZE * SIZE).double().numpy()
 
     fitted = PCA(COMPONENTS, random_state=0).fit(flat(images))
     return lambda some: fitted.transform(flat(some))

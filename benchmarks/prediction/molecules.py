@@ -86,8 +86,7 @@ class Split:
 
 def atomisation(molecules: Molecules) -> Floats:
     """Return atomisation energies in kcal/mol."""
-    energies: Floats = HARTREE * (molecules.properties["u0"] - molecules.counts @ FREE_ATOMS)
-    return energies
+    return HARTREE * (molecules.properties["u0"] - molecules.counts @ FREE_ATOMS)
 
 
 def split_of(molecules: Molecules, size: int, held_out: int) -> Split:
@@ -99,8 +98,7 @@ def split_of(molecules: Molecules, size: int, held_out: int) -> Split:
 
 def line(counts: NDArray[np.int64], energies: Floats, train: NDArray[np.int64] | slice) -> Floats:
     """Fit the line to the training molecules; return its values at all."""
-    values: Floats = Ridge(alpha=PENALTY).fit(counts[train], energies[train]).predict(counts)
-    return values
+    return Ridge(alpha=PENALTY).fit(counts[train], energies[train]).predict(counts)
 
 
 def features(first: Tensor, second: Tensor) -> Tensor:

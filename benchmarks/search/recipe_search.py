@@ -160,7 +160,7 @@ def kept(name: str, way: Way, seed: int) -> Outcome:
 
 def run(options: Options) -> list[Row]:
     """Search by each way."""
-    count, evaluations = (2, 12) if options.quick else (10, 50)
+    count, evaluations = (2, 11) if options.quick else (10, 50)
     rows: list[Row] = []
     for task, function in FUNCTIONS.items():
         ways: dict[str, Way] = {

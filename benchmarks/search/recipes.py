@@ -27,11 +27,9 @@ def of_properties(fractions: Floats) -> Floats:
     target = np.exp(-((mean[:, 0] - 0.6) ** 2 + (mean[:, 1] + 0.5) ** 2) / 0.6)
     interaction = 1.5 * mean[:, 2] * mean[:, 3]
     level = np.tanh(2 * mean[:, 6]) + 0.8 * spread[:, 4]
-    found: Floats = 2 * target + interaction + level - (mixed - 0.5) ** 2
-    return found
+    return 2 * target + interaction + level - (mixed - 0.5) ** 2
 
 
 def with_effects(fractions: Floats) -> Floats:
     """Return the same with effects of single ingredients, each half as large at a tenth as at most."""
-    found: Floats = of_properties(fractions) + (fractions / (fractions + 0.1)) @ EFFECTS
-    return found
+    return of_properties(fractions) + (fractions / (fractions + 0.1)) @ EFFECTS

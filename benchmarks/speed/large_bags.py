@@ -69,7 +69,7 @@ def step(name: str, size: int) -> tuple[float, float | None, float]:
 
 def run(options: Options) -> list[Row]:
     """Return one row for each step."""
-    large, many = (20_000, 300) if options.quick else (10**6, 30_000)
+    large, many = (2_000, 30) if options.quick else (10**6, 30_000)
     steps = {
         f"one large bag: {name}": (name, large) for name in ("clouds", "model and fit", "predict")
     } | {f"features, {name}": (f"features {name}", many) for name in ("double", "single")}

@@ -183,7 +183,7 @@ def run(options: Options) -> list[Row]:
     """Return the rows of each number of clouds."""
     repeats = options.repeats
     if options.quick:
-        return [compare_fits(60, repeats), gain(60, 0), compare_gradients(60, repeats)]
+        return [compare_fits(20, repeats), gain(20, 0), compare_gradients(20, repeats)]
     return [
         compare_fits(2000, min(repeats, 5)),
         *(gain(2000, seed) for seed in range(options.seeds)),

@@ -40,6 +40,7 @@ from gp_distributions.kernels.default import default_distance
 from gp_distributions.warnings import ConvergenceWarning
 
 pytestmark = [
+    pytest.mark.usefixtures("short_fits"),
     pytest.mark.filterwarnings("ignore:Sparse invariant checks"),
     pytest.mark.filterwarnings("ignore:A not p.d., added jitter"),
 ]

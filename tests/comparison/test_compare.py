@@ -45,6 +45,8 @@ from gp_distributions.models import MixtureClassifier
 from gp_distributions.numerics.predictions import stacking_weights
 from gp_distributions.warnings import ConvergenceWarning, warn
 
+pytestmark = pytest.mark.usefixtures("short_fits")
+
 T = 18
 GENERATOR = torch.Generator().manual_seed(0)
 SPREADS = 0.5 + torch.rand(T, 1, 1, generator=GENERATOR, dtype=torch.float64)

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 import gpytorch
 import pytest
@@ -65,35 +64,6 @@ class TestLookingUp:
         assert [args[0] is distance for args in asked] == [True] * 3
         assert [args[3] for args in asked] == [False, False, True]
         assert distance.counted == [0]
-
-    def test_computes_what_is_not_known(self) -> None:
-        distance, rows = Means(), random_rows(3)
-        with looking_up(lambda *args: None):
-            actual = distance.squared(rows)
-        assert torch.equal(actual, Means().squared(rows))
-
-    def test_the_innermost_is_asked(self) -> None:
-        distance, rows = Means(), random_rows(3)
-        with looking_up(lambda *args: torch.ones(1)):
-            with looking_up(lambda *args: torch.zeros(1)):
-                assert float(distance.squared(rows)) == 0
-            with looking_up(None):  # switched off
-                assert distance.squared(rows).shape == (3, 3)
-            with pytest.raises(RuntimeError, match="stop"), looking_up(None):
-                fail()
-            assert float(distance.squared(rows)) == 1
-        assert distance.squared(rows).shape == (3, 3)
-
-    def test_is_of_one_thread(self) -> None:
-        distance, rows = Means(), random_rows(3)
-        with looking_up(lambda *args: torch.ones(1)), ThreadPoolExecutor(1) as pool:
-            assert pool.submit(distance.squared, rows).result().shape == (3, 3)
-
-    def test_features_are_looked_up(self) -> None:
-        distance, rows = Means(), random_rows(3)
-        known = torch.ones(3, 2, dtype=torch.float64)
-        with looking_up(lambda _, x1, x2, diag: known if x2 is None else fail()):
-            assert torch.equal(distance.embed(rows), known)
 
 
 class TestPreparedRows:
@@ -181,19 +151,6 @@ class TestParameters:
             gradients.append(rows.grad)
         torch.testing.assert_close(*gradients)
 
-    def test_norms(self) -> None:
-        distance = ScaledDistance(SlicedWasserstein(2)).eval()
-        assert not distance.squared_norms(random_rows(3)).requires_grad
-        assert distance.train().squared_norms(random_rows(3)).requires_grad
-
-    def test_nothing_changes_in_the_distance(self) -> None:
-        distance = self.stretched().eval()
-        before = dict(distance.named_parameters())
-        distance.squared(random_rows(3).requires_grad_(), random_rows(2))
-        after = dict(distance.named_parameters())
-        assert all(after[name] is parameter for name, parameter in before.items())
-        assert distance.raw_scales.requires_grad
-
 
 @pytest.mark.parametrize("batch", [(), (2,), (2, 2)])
 def test_corresponding_clouds_that_coincide_have_distance_zero(batch: tuple[int, ...]) -> None:
@@ -207,15 +164,3 @@ def test_corresponding_clouds_that_coincide_have_distance_zero(batch: tuple[int,
     assert float(squared[..., [0, 2, 3, 4, 5]].detach().abs().max()) == 0
     (gradient,) = torch.autograd.grad(squared.sum(), rows)
     assert float(gradient[..., [0, 2, 3, 4, 5], :].abs().max()) == 0
-
-
-@pytest.mark.parametrize("shape", [(), (2,), (2, 3)])
-def test_batches_are_compared_in_blocks(shape: tuple[int, ...]) -> None:
-    rows, others = random_rows(4 * math.prod(shape)), random_rows(5, seed=1)
-    distance = SlicedWasserstein(2, num_slices=4)
-    expected = distance.squared(rows, others)
-    distance.clear_cache()
-    distance.block_rows = 3
-    found = distance.squared(rows.unflatten(0, (*shape, 4)), others)
-    assert found.shape == (*shape, 4, 5)
-    torch.testing.assert_close(found.reshape(-1, 5), expected)

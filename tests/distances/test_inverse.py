@@ -86,12 +86,6 @@ def test_equal_weights_of_equal_size_are_recovered(device: torch.device) -> None
     check_way_back(exact, clouds, learn_weights=False)
 
 
-def test_three_dimensions() -> None:
-    generator = torch.Generator().manual_seed(0)
-    points = torch.rand(2, 30, 3, generator=generator, dtype=torch.float64)
-    check_way_back(SlicedWasserstein(3, num_slices=50, num_quantiles=30), PointClouds(points))
-
-
 def test_linear_transport() -> None:
     clouds = outlines()
     reference = ReferenceMeasure.from_data(clouds, size=15, method="mean_shape")

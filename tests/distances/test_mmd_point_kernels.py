@@ -1,7 +1,5 @@
 """MMD with kernels on atoms that are given as functions or as GPyTorch kernels."""
 
-import copy
-import pickle
 from pathlib import Path
 
 import pytest
@@ -90,19 +88,6 @@ class TestValues:
         MMD(1, kernel=counted).squared(clouds.pack())
         assert 2**15 <= largest[0] <= 2**16 < (80 * 40) ** 2 // 4
 
-    def test_distances_between_fixed_clouds_are_computed_once(self) -> None:
-        calls = []
-
-        def counted(x: Tensor, y: Tensor) -> Tensor:
-            calls.append(1)
-            return x @ y.mT
-
-        distance = MMD(2, kernel=counted)
-        first = distance.squared(ROWS)
-        made = len(calls)
-        assert torch.equal(distance.squared(ROWS.clone()), first)
-        assert len(calls) == made
-
 
 def _landmarks(options: dict[str, object]) -> dict[str, str]:
     return {"features": "landmarks"} if "num_features" in options else {}
@@ -125,12 +110,6 @@ class TestModels:
         for kernel in (marked, RBFKernel()):
             with pytest.raises(TypeError, match=r"A PointKernel as MMDKernel\.kernel cannot"):
                 save(self.model(kernel), tmp_path / "model")
-
-    def test_are_copied(self) -> None:
-        model = self.model(marked).eval()
-        expected = torch.stack(model.predict(ROWS))
-        for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
-            torch.testing.assert_close(torch.stack(other.predict(ROWS)), expected)
 
 
 class TestErrors:

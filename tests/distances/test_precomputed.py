@@ -2,7 +2,6 @@
 
 import math
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ import torch
 from cases import random_rows
 from gpytorch.kernels import ScaleKernel
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from gp_distributions import DistributionGP, DistributionKernel, SlicedWasserstein, fit
 from gp_distributions.distances.precomputed import PrecomputedDistance
@@ -69,57 +67,6 @@ class TestLookup:
         torch.testing.assert_close(
             dense(distance, "linear", subset, rows), GRAM[[5, 1]].expand(3, 2, 12)
         )
-
-
-class Operations(TorchDispatchMode):
-    """Records the operations on a matrix, and the largest tensor that any operation makes."""
-
-    def __init__(self, matrix: Tensor) -> None:
-        super().__init__()
-        self.memory = matrix.untyped_storage().data_ptr()
-        self.on_matrix: set[str] = set()
-        self.largest = 0
-
-    def __torch_dispatch__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        result = function(*args, **(kwargs or {}))
-        flat = torch.utils._pytree.tree_leaves((args, kwargs))
-        tensors = [value for value in flat if isinstance(value, Tensor)]
-        if any(tensor.untyped_storage().data_ptr() == self.memory for tensor in tensors):
-            self.on_matrix.add(str(function))
-        if isinstance(result, Tensor):
-            self.largest = max(self.largest, result.numel())
-        return result
-
-
-@pytest.fixture(scope="module")
-def many() -> PrecomputedDistance:
-    """Distances of 1500 objects."""
-    generator = torch.Generator().manual_seed(0)
-    return PrecomputedDistance.from_gram(torch.rand(1500, generator=generator).double().diag())
-
-
-class TestLookupOfFewEntries:
-    """Only the entries asked for are touched: no copy, comparison or fingerprint of the matrix."""
-
-    @pytest.mark.parametrize("by", ["distance", "diagonal", "norms", "kernel", "linear kernel"])
-    def test_touches_nothing_else(self, many: PrecomputedDistance, by: str) -> None:
-        distance, rows, other = many, indices(3, 1499, 7), indices(0, 7)
-        calls: dict[str, Callable[[], Tensor]] = {
-            "distance": lambda: distance.squared(rows, other),
-            "diagonal": lambda: distance.squared(rows, rows.flip(0), diag=True),
-            "norms": lambda: distance.squared_norms(rows),
-            "kernel": lambda: dense(distance, "matern52", rows, other),
-            "linear kernel": lambda: dense(distance, "linear", rows, other),
-        }
-        expected = calls[by]()
-
-        with Operations(distance.matrix) as operations:
-            actual = calls[by]()
-        assert torch.equal(actual, expected)
-        assert operations.on_matrix == (set() if by == "norms" else {"aten.index.Tensor"})
-        assert operations.largest < 1500
 
 
 class TestHilbertian:

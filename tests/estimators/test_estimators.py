@@ -45,11 +45,13 @@ from gp_distributions.estimators import (
 )
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 
+pytestmark = pytest.mark.usefixtures("short_fits")
+
 SMALL = {"num_slices": 5, "num_quantiles": 5}
 ALL = [
     DistributionGPRegressor(options=SMALL, restarts=0),
     DistributionGPRegressor(options=SMALL, restarts=0, num_inducing=10),
-    DistributionGPClassifier(options=SMALL, alpha_epsilon=0.01),
+    DistributionGPClassifier(options=SMALL, alpha_epsilon=0.01, temperature=1.0),
     DistributionGPClassifier(options=SMALL, alpha_epsilon=0.01, num_inducing=10),
     EmbeddingTransformer(options=SMALL),
     GramTransformer(options=SMALL),

@@ -32,6 +32,8 @@ from gp_distributions import (
     save,
 )
 
+pytestmark = pytest.mark.usefixtures("short_fits")
+
 N = 30
 RNG = np.random.default_rng(5)
 LEVEL = RNG.normal(size=N)

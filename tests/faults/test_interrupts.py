@@ -69,7 +69,7 @@ def fast(model: Any) -> Any:
 
 
 def learn_reference(model: Any) -> Any:
-    return fit_reference(model, steps=3, guard=2, progress=False)
+    return fit_reference(model, steps=2, guard=2, progress=False)
 
 
 # By name: the model, what is interrupted, and whether it leaves the model as it was.

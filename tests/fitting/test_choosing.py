@@ -162,7 +162,7 @@ def test_choices_repeat_and_threads_agree(chosen: DistributionGP) -> None:
 
 
 def test_several_outputs_and_classes() -> None:
-    X, y = blobs(40)
+    X, y = blobs(20)
     new, _ = blobs(6, seed=1)
     for several in (DistributionGP, SharedKernelGP):
         model = fit(several(X, torch.stack([y, -y], dim=-1)), progress=False)

@@ -43,7 +43,7 @@ MODELS: dict[str, Callable[[], DistributionGP]] = {
     "one output": lambda: DistributionGP(ROWS, TARGETS, ScaleKernel(kernel())),
     "two outputs": lambda: DistributionGP(CLOUDS, OUTPUTS),
     "shared kernel": lambda: SharedKernelGP(ROWS, OUTPUTS, ScaleKernel(kernel())),
-    "sampling noise": lambda: DistributionGP(CLOUDS, TARGETS, sampling_noise=True),
+    "sampling noise": lambda: DistributionGP(ROWS, TARGETS, kernel(), sampling_noise=True),
     "with a column": beside_a_column,
 }
 

@@ -123,7 +123,7 @@ MODELS: dict[str, dict[str, Any]] = {
 }
 
 
-def check_moments(model: DistributionGP, new: Tensor = NEW, draws: int = 60) -> None:
+def check_moments(model: DistributionGP, new: Tensor = NEW, draws: int = 20) -> None:
     """Averaged over draws of features, paths have the mean and covariance of the posterior."""
     torch.manual_seed(0)
     several = model.num_outputs > 1

@@ -7,11 +7,10 @@ from torch import Tensor
 from gp_distributions.numerics import mean_embeddings
 from gp_distributions.numerics.embedding_kernels import (
     EMBEDDING_KERNELS,
-    GaussianKernel,
     IsotropicKernel,
 )
 from gp_distributions.numerics.mean_embeddings import common_atoms as find
-from gp_distributions.numerics.mean_embeddings import common_inner_products, inner_products
+from gp_distributions.numerics.mean_embeddings import inner_products
 
 ISOTROPIC = {
     name: kernel
@@ -69,20 +68,6 @@ def test_agrees_with_clouds_anywhere(
     without_sharing(monkeypatch)
     torch.testing.assert_close(actual, inner_products(kernel, *one, *two), rtol=1e-12, atol=1e-15)
     torch.testing.assert_close(within, inner_products(kernel, *one, *one), rtol=1e-12, atol=1e-15)
-
-
-def test_is_taken_where_clouds_share_a_support(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = []
-    monkeypatch.setattr(
-        mean_embeddings,
-        "common_inner_products",
-        lambda *arguments: calls.append(1) or common_inner_products(*arguments),
-    )
-    x, w = on(SUPPORTS["plane"], 4)
-    inner_products(GaussianKernel(), x, w, x, w, symmetric=True)
-    assert calls
-    inner_products(GaussianKernel(), x + random(4, 1, 2), w, x, w)
-    assert len(calls) == 1
 
 
 @pytest.mark.parametrize("name", ISOTROPIC)

@@ -74,13 +74,6 @@ class TestMatrix:
         atol = 1e-13 * float(expected.abs().max())
         torch.testing.assert_close(kernel.matrix(x, y).detach(), expected, rtol=1e-12, atol=atol)
 
-    def test_parts_of_prepared_points_are_parts_of_the_matrix(
-        self, kernel: EmbeddingKernel
-    ) -> None:
-        x, y = random(4, 3, 2), random(5, 6, 2, seed=1)
-        left, right, pairs = kernel.prepare(x, y)
-        torch.testing.assert_close(pairs(left[1], right[2]), kernel.matrix(x[1], y[2]))
-
 
 @pytest.mark.parametrize("name", RADIAL, indirect=True)
 class TestIsotropic:
@@ -117,14 +110,6 @@ class TestIsotropic:
         for y in (x, x.detach()):
             (gradient,) = torch.autograd.grad(kernel.matrix(x, y).sum(), x)
             assert float(gradient.abs().max()) <= 1e-14
-
-
-@pytest.mark.parametrize("offset", [0.0, 1e6])
-def test_distance_from_the_origin_costs_no_speed(offset: float) -> None:
-    """Two additional coordinates turn squared distances into a product."""
-    x = random(5, 2) + offset
-    left, right, _ = EMBEDDING_KERNELS["gaussian"].prepare(x, x)
-    assert left.shape == right.shape == (5, 4)
 
 
 @pytest.mark.parametrize("name", BILINEAR, indirect=True)

@@ -60,27 +60,6 @@ def test_agrees_with_pot(epsilon: float, size: int) -> None:
         torch.testing.assert_close(found, torch.from_numpy(plan), rtol=0, atol=1e-9)
 
 
-def test_agrees_with_ott() -> None:
-    jax = pytest.importorskip("jax")
-    pointcloud = pytest.importorskip("ott.geometry.pointcloud")
-    linear = pytest.importorskip("ott.problems.linear.linear_problem")
-    sinkhorn = pytest.importorskip("ott.solvers.linear.sinkhorn")
-    epsilon = 0.1
-    points, weights, support, masses = problem()
-    potentials, _ = solve(points, weights, support, masses, epsilon=epsilon)
-    with jax.enable_x64():
-        solver = sinkhorn.Sinkhorn(threshold=1e-12, max_iterations=100_000)
-        for x, a, g in zip(points, weights, potentials, strict=True):
-            geometry = pointcloud.PointCloud(x.numpy(), support.numpy(), epsilon=epsilon)
-            solution = solver(linear.LinearProblem(geometry, a=a.numpy(), b=masses.numpy()))
-            # OTT includes the weights of the reference in the potential too.
-            expected = (
-                torch.tensor(solution.g.tolist(), dtype=torch.float64) - epsilon * masses.log()
-            )
-            expected = expected - masses @ expected
-            torch.testing.assert_close(g, expected, rtol=0, atol=1e-8)
-
-
 @pytest.mark.parametrize("epsilon", [1.0, 1e-2, 1e-4])
 def test_either_side_gives_the_same(epsilon: float) -> None:
     """Clouds with fewer atoms than the reference are solved on their side; padded ones on the other."""

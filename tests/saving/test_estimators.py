@@ -27,6 +27,8 @@ from gp_distributions import (
 )
 from gp_distributions.kernels import profiles
 
+pytestmark = pytest.mark.usefixtures("short_fits")
+
 RNG = np.random.default_rng(1)
 LEVEL = RNG.normal(size=20)
 FRAME = pd.DataFrame(

@@ -74,8 +74,6 @@ from gp_distributions.distances import Fourier
 from gp_distributions.estimators import DistributionGPClassifier
 from gp_distributions.files import read_tensors, write_tensors, written_whole
 from gp_distributions.kernels import PowerExponential, RationalQuadratic
-from gp_distributions.saving import description
-from gp_distributions.saving.description import Description
 from gp_distributions.saving.files import SavedModelError, load, save
 
 ROWS = as_rows(random_clouds(30, sizes=(5, 12)))
@@ -348,16 +346,6 @@ class TestBits:
         torch.testing.assert_close(after.mean, before.mean, rtol=1e-12, atol=1e-12)
         torch.testing.assert_close(after.variance, before.variance, rtol=1e-10, atol=1e-12)
 
-    def test_distances_that_were_put_together_are_not_kept(self, path: Path) -> None:
-        """A kernel that has seen some of the training clouds computes the other distances apart."""
-        kernel = clouds_kernel()
-        DistributionGP(ROWS[:17], TARGETS[:17], kernel).predict(ROWS[20:])
-        model = make_model(kernel)
-        before = model.predict(ROWS[20:])
-        loaded = returned(model, path)
-        assert_same_bits(loaded.predict(ROWS[20:]), model.predict(ROWS[20:]))
-        torch.testing.assert_close(loaded.predict(ROWS[20:]), before, rtol=1e-10, atol=1e-12)
-
     def test_on_device(self, device: torch.device, path: Path) -> None:
         model = sinkhorn_model().to(device)
         loaded = returned(model, path)
@@ -580,30 +568,6 @@ class TestParts:
         }
         assert isinstance(loaded.covar_module.base_kernel, SinkhornKernel)
 
-    @pytest.mark.parametrize("value", [torch.nan, torch.inf, -0.0, 5e-324])
-    def test_strange_values(self, value: float, path: Path) -> None:
-        model = make_model()
-        model.mean_module.raw_constant.data.fill_(value)
-        loaded = returned(model, path).mean_module.raw_constant
-        assert loaded.detach().numpy().tobytes() == np.float64(value).tobytes()
-
-    def test_dtypes_of_parts(self, path: Path) -> None:
-        model = make_model()
-        distance = model.covar_module.base_kernel.distance
-        distance.directions = distance.directions.float()
-        expected = model.predict(ROWS[20:])
-        loaded = returned(model, path)
-        assert loaded.covar_module.base_kernel.distance.directions.dtype == torch.float32
-        assert_same_bits(loaded.predict(ROWS[20:]), expected)
-
-    def test_tensors_of_the_moment_are_not_taken_for_each_other(self) -> None:
-        description = Description()
-        numbers = [description.of(torch.full((3,), value))["tensor"] for value in range(50)]
-        assert numbers == list(range(50))
-
-    def test_names_of_classes_are_unique(self) -> None:
-        assert all(cls in description._NAMES for cls in description._CLASSES)
-
     def test_the_saved_model_is_left_alone(self, path: Path) -> None:
         model = make_model(clouds_kernel(seed=1))
         expected = model.predict(ROWS[20:])
@@ -674,18 +638,6 @@ class TestFiles:
         assert link.is_symlink()
         assert {each.name for each in tmp_path.rglob("*")} == {"fifo", "folder", "link"}
 
-    def test_a_killed_save_leaves_the_old_file(self, path: Path) -> None:
-        save(make_model(), path)
-        before = path.read_bytes()
-        with subprocess.Popen(
-            [sys.executable, "-c", KILLED, str(path)], stdout=subprocess.PIPE
-        ) as child:
-            assert child.stdout is not None
-            assert child.stdout.readline() == b"writing\n"
-            child.kill()
-        assert path.read_bytes() == before
-        load(path)
-
     def test_simultaneous_writes_do_not_mix(
         self, path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -744,14 +696,6 @@ class TestFiles:
         assert read_header(path)["versions"]["torch"] == torch.__version__
 
 
-KILLED = """
-import sys, time, os
-from gp_distributions.saving import load, save
-os.fsync = lambda _: (print("writing", flush=True), time.sleep(60))
-save(load(sys.argv[1]), sys.argv[1])
-"""
-
-
 def read_header(path: Path) -> dict[str, Any]:
     return read_tensors(path, KIND)[0]
 
@@ -792,64 +736,6 @@ class OwnTransform(InputTransform, torch.nn.Module):
 
     def transform(self, X: Tensor) -> Tensor:
         return X
-
-
-class Forgetful(SlicedWasserstein):
-    """Keeps under another name what decides about distances."""
-
-    def __init__(self, dim: int, *, power: float = 1.0) -> None:
-        super().__init__(dim, num_slices=5)
-        self.exponent = power
-
-    def compare_all(self, r1: Tensor, r2: Tensor) -> Tensor:
-        return super().compare_all(r1, r2) ** self.exponent
-
-
-class Needy(Forgetful):
-    """The same, with no default."""
-
-    def __init__(self, dim: int, power: float) -> None:
-        super().__init__(dim, power=power)
-
-
-class Doubling(SlicedWasserstein):
-    """Keeps something else than what it is made with."""
-
-    def __init__(self, dim: int, *, power: float = 1.0) -> None:
-        super().__init__(dim, num_slices=5)
-        self.power = 2 * power
-
-
-class Adapting(SlicedWasserstein):
-    """Learns something from the first rows seen."""
-
-    times = 0
-
-    def __init__(self, dim: int) -> None:
-        super().__init__(dim, num_slices=5)
-        self.register_buffer("level", torch.tensor(torch.nan))
-
-    def adapt(self, rows: Tensor) -> None:
-        if bool(self.level.isnan()):
-            self.level = rows.mean()
-            Adapting.times += 1
-
-
-def register(distance: type[SlicedWasserstein], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Take a class up in the list of those that can be saved."""
-    name = f"gp_distributions.{distance.__name__}"
-    monkeypatch.setitem(description._NAMED, name, distance)
-    monkeypatch.setitem(description._NAMES, distance, name)
-
-
-def test_what_distances_learned_from_data_is_not_learned_again(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    register(Adapting, monkeypatch)
-    model = make_model(DistributionKernel(Adapting(2)))
-    level = model.covar_module.base_kernel.distance.level
-    assert torch.equal(returned(model, path).covar_module.base_kernel.distance.level, level)
-    assert Adapting.times == 1
 
 
 class TestRefusals:
@@ -898,21 +784,3 @@ class TestRefusals:
         )
         with pytest.raises(TypeError, match=r"modules of gpytorch\.GaussianLikelihood"):
             save(model, path)
-
-    @pytest.mark.parametrize(
-        ("distance", "message"),
-        [
-            (Needy, "does not keep the argument 'power'"),
-            (Doubling, "parts of .*Doubling"),
-        ],
-    )
-    def test_distances_that_forget_their_arguments_are_refused(
-        self,
-        distance: type[SlicedWasserstein],
-        message: str,
-        path: Path,
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:
-        register(distance, monkeypatch)
-        with pytest.raises(TypeError, match=message):
-            save(make_model(DistributionKernel(distance(2, power=0.5))), path)

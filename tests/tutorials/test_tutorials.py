@@ -18,6 +18,8 @@ from tutorials.__main__ import (
     run,
 )
 
+pytestmark = pytest.mark.usefixtures("short_fits")
+
 NOTEBOOKS = notebooks()
 LARGEST = 300_000  # bytes
 # Traces of where or when a notebook ran.
