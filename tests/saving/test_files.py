@@ -74,6 +74,7 @@ from gp_distributions.distances import Fourier
 from gp_distributions.estimators import DistributionGPClassifier
 from gp_distributions.files import read_tensors, write_tensors, written_whole
 from gp_distributions.kernels import PowerExponential, RationalQuadratic
+from gp_distributions.saving.description import Description, restore
 from gp_distributions.saving.files import SavedModelError, load, save
 
 ROWS = as_rows(random_clouds(30, sizes=(5, 12)))
@@ -147,7 +148,7 @@ def test_encodings_are_plain_data() -> None:
     )
     described = Description()
     described.of(X.encoding)
-    assert description.restore(json.loads(json.dumps(described.objects)), [])[-1] == X.encoding
+    assert restore(json.loads(json.dumps(described.objects)), [])[-1] == X.encoding
 
 
 class TestBits:
