@@ -117,7 +117,7 @@ class CurveGP(SharedKernelGP):
         self.output_noise: Tensor
         values, vectors = torch.linalg.eigh(targets @ targets.mT / len(curves))
         factor = vectors * values.clamp_min(0).sqrt()
-        self.register_buffer("output_factor", factor[:, -self.rank :])
+        self.register_buffer("output_factor", factor[:, -self.rank :].contiguous())
         self.register_buffer("output_noise", self.likelihood.noise.detach() + 0 * values)
 
     @property

@@ -42,8 +42,8 @@ def save(model: Module | BaseEstimator, path: str | os.PathLike[str]) -> None:
     Two processes may save to the same path at the same time: the last to finish wins.
 
     Args:
-        model: A :class:`DistributionGP`, :class:`SharedKernelGP`, :class:`ClassificationGP`,
-            :class:`SparseDistributionGP`, :class:`SparseClassificationGP` or
+        model: A :class:`DistributionGP`, :class:`SharedKernelGP`, :class:`CurveGP`,
+            :class:`ClassificationGP`, :class:`SparseDistributionGP`, :class:`SparseClassificationGP` or
             :class:`VariationalDistributionGP`, or a
             :class:`MixtureModel`, :class:`MixtureClassifier` or :class:`IntegratedGP` of them. Its
             kernel may combine kernels of this package and of GPyTorch with ``ScaleKernel``, ``+`` and

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 
@@ -15,6 +16,7 @@ from gp_distributions.estimators import (
 )
 from gp_distributions.models.aggregate_gp import AggregateGP
 from gp_distributions.models.classification import ClassificationGP
+from gp_distributions.models.curve_gp import CurveGP
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.equal_mixture import EqualMixture
 from gp_distributions.models.integrated_gp import IntegratedGP
@@ -105,6 +107,28 @@ def _make_exact(cls: type[DistributionGP], described: dict[str, Any]) -> Distrib
     return model
 
 
+def _curves(model: CurveGP) -> dict[str, Any]:
+    state = ("output_covar_module", "output_factor", "output_noise")
+    return _model(model) | {
+        "data": [model.train_inputs[0].select(-3, 0), model.train_targets],
+        "missing": model.missing,
+        "options": {name: getattr(model, name) for name in ("positions", "rank")},
+        "state": {name: getattr(model, name) for name in state},
+    }
+
+
+def _make_curves(cls: Any, described: dict[str, Any]) -> CurveGP:
+    parts, (rows, targets) = described["parts"], described["data"]
+    curves = targets.mT.masked_fill(described["missing"], torch.nan)
+    model: CurveGP = cls(rows, curves, parts["covar_module"], **described["options"])
+    for name in ("likelihood", "mean_module", "outcome_transform"):
+        setattr(model, name, parts[name])
+    for name, value in described["state"].items():
+        setattr(model, name, value)
+    model.train_targets, model.encoding = targets, described["encoding"]
+    return model
+
+
 def _sparse(model: SparseDistributionGP) -> dict[str, Any]:
     return _model(model) | {
         "features": model.summed().features,
@@ -170,6 +194,7 @@ TAKEN_APART: dict[type[Any], _Pair] = {
     AggregateGP: _EXACT,
     DistributionGP: _EXACT,
     SharedKernelGP: _EXACT,
+    CurveGP: (_curves, _make_curves),
     ClassificationGP: _EXACT,
     SparseDistributionGP: _SPARSE,
     SparseAggregateGP: _SPARSE,

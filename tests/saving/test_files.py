@@ -49,6 +49,7 @@ from torch import Tensor
 
 from gp_distributions import (
     ClassificationGP,
+    CurveGP,
     DistributionGP,
     DistributionKernel,
     Gaussians,
@@ -288,6 +289,19 @@ class TestBits:
         kernel = clouds_kernel(batch_shape=torch.Size(outputs))
         model = varied(DistributionGP(ROWS[:20], targets, kernel, train_Yvar=variances))
         assert_same_bits(returned(model, path).predict(ROWS[20:]), model.predict(ROWS[20:]))
+
+    @pytest.mark.parametrize("positions", [None, torch.linspace(0, 1, 6).double()])
+    def test_curves(self, positions: Tensor | None, path: Path) -> None:
+        curves = TARGETS[:20, None] * torch.linspace(1, 2, 6) + WIDE[:20, :6]
+        curves[[3, 5], [0, 2]] = torch.nan
+        model = varied(CurveGP(ROWS[:20], curves, clouds_kernel(), positions=positions, rank=4))
+        model.output_noise.mul_(1.5)
+        loaded = returned(model, path)
+        assert type(loaded) is CurveGP
+        weights = torch.ones(1, 6)
+        found = (each.predict_functionals(ROWS[20:], weights) for each in (loaded, model))
+        assert_same_bits(*found)
+        assert_same_bits(loaded.leave_one_out(), model.leave_one_out())
 
     def test_one_kernel_for_several_outputs(self, path: Path) -> None:
         targets = torch.stack([TARGETS, TARGETS.sin(), TARGETS.cos()], dim=-1)[:20]
