@@ -83,7 +83,10 @@ class EmbeddedRows:
         """
         taken = EmbeddedRows(rows, prepared=self.prepared)
         for key, (state, value) in self._known.items():
-            if isinstance(key, tuple) and key[0] in _OF_EACH:
+            if isinstance(value, EmbeddedRows):  # some of the columns, or of one output
+                part = value.take(index, value.rows.index_select(-2, index))
+                taken._known[key] = state, part
+            elif isinstance(key, tuple) and key[0] in _OF_EACH:
                 taken._known[key] = state, value.index_select(-2, index)
         return taken
 

@@ -215,8 +215,9 @@ def _compared(
         mixture = isotropic.with_kernel(isotropic.covar_module).eval()
         mixture.mixture = EqualMixture(members)
         rows = _rows_of(model, test)
-        for name, alternative in ((ISOTROPIC, isotropic), (MIXTURE, mixture)):
-            totals[name] += _log_density(alternative, model, rows, test)
+        with together(rows):
+            for name, alternative in ((ISOTROPIC, isotropic), (MIXTURE, mixture)):
+                totals[name] += _log_density(alternative, model, rows.rows, test)
     size = model.train_targets.shape[-1]
     return {name: total / size for name, total in totals.items()}
 
@@ -246,18 +247,17 @@ def _rows_of(model: DistributionGP, index: Tensor) -> EmbeddedRows:
 
 @torch.no_grad()
 def _log_density(
-    model: DistributionGP, whole: DistributionGP, rows: EmbeddedRows, index: Tensor
+    model: DistributionGP, whole: DistributionGP, rows: Tensor, index: Tensor
 ) -> float:
     """Return the sum of the log densities of held-out targets, averaged over outputs."""
-    with together(rows):
-        given = model.conditioned()
-        if isinstance(model, ClassificationGP):
-            (found,) = model.class_probabilities(rows.rows, given)
-            labels = whole.likelihood.labels[index].unsqueeze(-1)
-            chances = tempered(found, model.temperature).gather(-1, labels)
-            return float(chances.clamp_min(torch.finfo(chances.dtype).tiny).log().sum())
-        mean, variance = model.latent_marginals(rows.rows, given)
-        deviation = (variance + model.noise(rows.rows)).sqrt()
+    given = model.conditioned()
+    if isinstance(model, ClassificationGP):
+        (found,) = model.class_probabilities(rows, given)
+        labels = whole.likelihood.labels[index].unsqueeze(-1)
+        chances = tempered(found, model.temperature).gather(-1, labels)
+        return float(chances.clamp_min(torch.finfo(chances.dtype).tiny).log().sum())
+    mean, variance = model.latent_marginals(rows, given)
+    deviation = (variance + model.noise(rows)).sqrt()
     targets = whole.columns(whole.train_targets[..., index])
     density = torch.distributions.Normal(mean, deviation).log_prob(targets)
     return float(density.movedim(-2, -1).flatten(0, -2).mean(0).sum())

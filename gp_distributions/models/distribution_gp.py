@@ -434,7 +434,11 @@ class DistributionGP(Regression, SingleTaskGP):
 
     def _of_each_output(self, rows: Tensor) -> Tensor:
         """Return rows with an axis of outputs in front of the clouds, if there are several."""
-        return add_output_dim(rows, self._input_batch_shape)[0] if self.num_outputs > 1 else rows
+        if self.num_outputs == 1:
+            return rows
+        shape = self._input_batch_shape
+        key = "outputs", self.num_outputs, shape
+        return held(rows).derived(key, lambda: add_output_dim(rows, shape)[0])
 
     def columns(self, values: Tensor) -> Tensor:
         """Return ``... x outputs x N`` values as ``... x N x outputs``; one output has no axis."""

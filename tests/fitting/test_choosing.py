@@ -12,6 +12,7 @@ from botorch.exceptions.errors import UnsupportedError
 from botorch.sampling import SobolQMCNormalSampler
 from botorch.sampling.pathwise import draw_matheron_paths
 from gpytorch.kernels import ScaleKernel
+from torch import Tensor
 
 from gp_distributions import (
     ClassificationGP,
@@ -213,3 +214,25 @@ def test_a_kernel_that_is_passed_stays() -> None:
     model = fit(DistributionGP(X, y, kernel), progress=False)
     assert model.covar_module is kernel
     assert (model.choice, model.members) == (None, [model])
+
+
+@pytest.mark.parametrize("kind", ["one output", "several outputs", "labels"])
+def test_folds_represent_no_training_cloud_anew(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = blobs(30)
+    model = {
+        "one output": lambda: DistributionGP(X, y),
+        "several outputs": lambda: SharedKernelGP(X, torch.stack([y, -y], -1)),
+        "labels": lambda: ClassificationGP(X, (y > 0).tolist()),
+    }[kind]()
+    fit(model, restarts=0, progress=False)
+    represented: list[int] = []
+    represent = SlicedWasserstein.represent
+
+    def counted(self: SlicedWasserstein, points: Tensor, weights: Tensor) -> Tensor:
+        represented.append(len(points))
+        return represent(self, points, weights)
+
+    monkeypatch.setattr(SlicedWasserstein, "represent", counted)
+    choose_metric(model)
+    # The five folds are all clouds once, of which a model of one output has the features.
+    assert sum(represented) <= (0 if kind == "one output" else 30)
