@@ -144,14 +144,15 @@ class Checkpoint:
         Raises:
             CheckpointError: If another process uses it.
         """
-        try:
-            held = self._lock.acquire()
-        except Timeout as error:
-            raise CheckpointError(
-                f"{self.path} is in use. Only one search at a time may use it: wait until the other has "
-                "ended, or use another path. To look at a search that runs, copy its file."
-            ) from error
-        with held:
+        # An interrupt right after the lock is acquired must release it as well.
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(self._lock)
+            except Timeout as error:
+                raise CheckpointError(
+                    f"{self.path} is in use. Only one search at a time may use it: wait until the other "
+                    "has ended, or use another path. To look at a search that runs, copy its file."
+                ) from error
             yield
 
     def add(self, evaluation: Evaluation) -> None:

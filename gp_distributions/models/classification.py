@@ -175,7 +175,8 @@ class _Conditioned:
     @property
     def precision(self) -> Tensor:
         """The diagonals of the inverse covariance matrices of the targets, ``C x T``."""
-        return self.factors.inv_quad(torch.eye(self.mean_cache.shape[-1]).to(self.mean_cache))
+        size, like = self.mean_cache.shape[-1], self.mean_cache
+        return self.factors.inv_quad(torch.eye(size, dtype=like.dtype, device=like.device))
 
     def marginals(self, to_train: Tensor) -> tuple[Tensor, Tensor]:
         """Return what the training clouds add to prior means and take from prior variances."""

@@ -153,7 +153,11 @@ class CurveGP(SharedKernelGP):
             functionals: Weights of the outputs in each sum, ``K x M``. Default: the outputs themselves.
         """
         C = self.output_covariance
-        functionals = torch.eye(len(C)).to(C) if functionals is None else functionals
+        functionals = (
+            torch.eye(len(C), dtype=C.dtype, device=C.device)
+            if functionals is None
+            else functionals
+        )
         mean, scaled, prior, rotated = self._projected(rows, given, diag=True)
         scaled = functionals @ scaled
         variance = prior.unsqueeze(-1) * ((functionals @ C) * functionals).sum(-1)
@@ -208,7 +212,7 @@ class CurveGP(SharedKernelGP):
             noise = self._output_noises()
             if isinstance(observation_noise, Tensor):
                 noise = torch.diag_embed(noise_of_outputs(observation_noise, self.num_outputs))
-            same = torch.eye(mean.shape[-2]).to(mean)[..., None, None]
+            same = torch.eye(mean.shape[-2], dtype=mean.dtype, device=mean.device)[..., None, None]
             full = full + same * (units @ noise @ units.mT).unsqueeze(-3)
         mean = transform.means[..., index] + mean @ units.mT
         full = full.transpose(-3, -2).flatten(-2).flatten(-3, -2)

@@ -59,7 +59,9 @@ class CloudStrategy(VariationalStrategy):
         prior = covariance(kernel, inducing)
         every = inducing is model.held(model.train_rows)
         extra = _JITTER * prior.diagonal().mean() + (effect if every else 0.0)
-        factor = cholesky(prior + extra * torch.eye(len(prior)).to(prior))
+        factor = cholesky(
+            prior + extra * torch.eye(len(prior), dtype=prior.dtype, device=prior.device)
+        )
         if self.training and every and rows is inducing:
             return factor.mT, None
         found = torch.linalg.solve_triangular(
