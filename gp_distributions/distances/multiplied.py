@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gp_distributions.distances import evaluation
 from gp_distributions.distances.base import Distance
-from gp_distributions.distances.embedded_rows import Rows, embedded, rows_of
+from gp_distributions.distances.embedded_rows import EmbeddedRows, Rows, embedded, rows_of
 from gp_distributions.distances.wrapper import DistanceWrapper
 from gp_distributions.rows.clouds import join_rows
 
@@ -80,12 +80,18 @@ class MultipliedDistance(DistanceWrapper):
         evaluation.adapt(this, rows_of(rows))
         fixed = evaluation.settled(this)
 
-        def norms() -> Tensor:
-            return self.distance.squared_norms(fixed._multiplied(rows_of(rows))).unsqueeze(-1)
-
         tracked = rows_of(rows).requires_grad or any(p.requires_grad for p in fixed.parameters())
-        found = norms() if tracked else embedded(rows).derived("norms", norms, by=self)
-        return found.squeeze(-1)
+        if tracked:
+            return self.distance.squared_norms(fixed._multiplied(rows_of(rows)))
+
+        def norms() -> Tensor:
+            # The distance represents these rows as this one represents those that it was given.
+            multiplied = EmbeddedRows(fixed._multiplied(rows_of(rows)))
+            known = evaluation.representations(this, rows)
+            multiplied.derived("fixed", lambda: known, by=self.distance)
+            return self.distance.squared_norms(multiplied).unsqueeze(-1)
+
+        return embedded(rows).derived("norms", norms, by=self).squeeze(-1)
 
     def _multiplied(self, rows: Tensor) -> Tensor:
         """Return the rows that the distance reads."""
