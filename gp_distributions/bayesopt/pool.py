@@ -141,7 +141,7 @@ class Table:
         self.squared = rows.new_zeros(len(rows), 1)
         self._memory = memory
         self._base = base
-        self._centre: Tensor | float = 0.0
+        self._centre = rows.new_zeros(())
         self._kept: list[tuple[Tensor, Tensor]] = []
         self._places: dict[bytes, int] = {}
         self._known = rows[:0]
@@ -217,7 +217,8 @@ class Table:
     def _represented(self) -> Iterator[Tensor]:
         if self._base is not None and isinstance(self.distance, PrincipalDistance):
             for found, _ in self._base._blocks():
-                yield self.distance.project(found + self._base._centre)
+                # Components are linear in features, of which a sum would be another copy.
+                yield self.distance.project(found) + self.distance.project(self._base._centre)
         else:
             for part in self.rows.split(_BLOCK):
                 yield representations(self.distance, part)

@@ -130,7 +130,7 @@ class PrincipalDistance(DistanceWrapper):
         """Return the distance between at most so many first components, which are known already."""
         number = min(num_components, self.num_components)
         found = PrincipalDistance(self.distance, num_components=number, exponent=self.exponent)
-        found.components = self.components[:, :number]
+        found.components = self.components[:, :number].contiguous()
         return found
 
     def represent(self, points: Tensor, weights: Tensor) -> Tensor:

@@ -1,5 +1,8 @@
 """The image protocol: moves preserve images, splits are disjoint, and choices ignore test images."""
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 import torch
 from sklearn.datasets import load_digits
@@ -10,6 +13,7 @@ from benchmarks.papers.image_protocol import (
     as_clouds,
     as_edges,
     choose,
+    load,
     move,
     split,
 )
@@ -70,6 +74,51 @@ class TestMoves:
         places = {tuple(image.nonzero()[0].tolist()) for image in moved}
         assert len(places) > 15
 
+    def test_positions_fill_the_square_or_keep_their_size(self) -> None:
+        corners = torch.zeros(1, 34, 34, dtype=torch.float64)
+        corners[0, 0, 0] = corners[0, 33, 33] = 1
+        filled, kept = as_clouds(corners, fill=True).points[0], as_clouds(corners).points[0]
+        torch.testing.assert_close(filled, torch.tensor([[-1.0, 1.0], [1.0, -1.0]]).double())
+        right = 33 / 13.5 - 1
+        torch.testing.assert_close(kept, torch.tensor([[-1.0, 1.0], [right, -right]]).double())
+
+    def test_turn_images_by_angles(self) -> None:
+        """The direction of a rotated bar is that of the angle."""
+        bars = torch.zeros(200, 28, 28, dtype=torch.float64)
+        bars[:, 4:24, 13:15] = 1
+        clouds = as_clouds(move(bars, 30.0, seed=0))
+        points = clouds.points - (clouds.weights[..., None] * clouds.points).sum(1, keepdim=True)
+        covariance = points.mT @ (clouds.weights[..., None] * points)
+        _, axes = torch.linalg.eigh(covariance)
+        angles = torch.atan(axes[:, 0, 1] / axes[:, 1, 1]).rad2deg()
+        assert 28 < float(angles.max()) <= 30.5
+        assert -30.5 <= float(angles.min()) < -28
+        assert abs(float(angles.mean())) < 4
+
+
+def test_clouds_are_pixels() -> None:
+    images = torch.zeros(1, 28, 28, dtype=torch.float64)
+    images[0, 0, 27], images[0, 27, 0] = 1.0, 3.0
+    clouds = as_clouds(images)
+    assert clouds.points.tolist() == [[[1.0, 1.0], [-1.0, -1.0]]]
+    assert clouds.weights.tolist() == [[0.25, 0.75]]
+
+
+@pytest.mark.parametrize("turns", range(4))
+def test_edges_have_the_direction_of_the_gradient(turns: int) -> None:
+    images = torch.zeros(1, 9, 9, dtype=torch.float64)
+    images[0, :, 4:] = 1  # brighter to the right
+    clouds = as_edges(torch.rot90(images, turns, (1, 2)), 0.5)
+    middle = clouds.points.new_tensor([5 / 13.5 - 1, 1 - 5 / 13.5])
+    inside = (clouds.points[0, :, :2] - middle).abs().amax(-1) < 1.5 / 13.5
+    expected = [(0.5, 0.0), (0.0, 0.5), (-0.5, 0.0), (0.0, -0.5)][turns]
+    directions = clouds.points[0, inside, 2:]
+    assert len(directions) == 6  # two pixels wide, three long
+    torch.testing.assert_close(directions, directions.new_tensor(expected).expand(6, 2))
+    # What goes up comes down.
+    total = (clouds.weights[..., None] * clouds.points)[..., 2:].sum(1)
+    torch.testing.assert_close(total, torch.zeros(1, 2, dtype=torch.float64), atol=1e-12, rtol=0)
+
 
 class TestChoices:
     @staticmethod
@@ -98,3 +147,14 @@ class TestChoices:
             choice.ridge,
         )
         assert other.test == 0.0
+
+
+def test_data_are_read_or_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="--data-dir"):
+        load("MNIST", tmp_path)
+    images = np.full((3, 28, 28), 255, dtype=np.uint8)
+    np.savez(tmp_path / "mnist.npz", images=images, labels=np.arange(3, dtype=np.uint8))
+    pool = load("MNIST", tmp_path)
+    assert pool.images.dtype == torch.float64
+    assert float(pool.images.max()) == 1.0
+    assert pool.labels.tolist() == [0, 1, 2]

@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import pickle
 import weakref
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -35,6 +36,17 @@ class Counting(SlicedWasserstein):
         before = self.tally.clouds
         call()
         return self.tally.clouds - before
+
+
+class Stretched(Counting):
+    """A distance with a learnable parameter."""
+
+    def __init__(self, p: int = 2) -> None:
+        super().__init__(p)
+        self.stretch = torch.nn.Parameter(torch.tensor(2.0, dtype=torch.float64))
+
+    def represent(self, points: Tensor, weights: Tensor) -> Tensor:
+        return super().represent(self.stretch * points, weights)
 
 
 @pytest.fixture(params=[1, 2])
@@ -93,6 +105,15 @@ class TestHits:
         assert distance.during(lambda: distance.squared(other, joint)) == 12
         torch.testing.assert_close(distance.squared(other, joint), afresh(distance, other, joint))
 
+    def test_almost_the_training_clouds(self, distance: Counting) -> None:
+        """A prefix that differs in one number of one batch does not count."""
+        train, test = rows(6), rows(8, seed=1).unflatten(0, (4, 2))
+        distance.squared(train)
+        joint = torch.cat([train.expand(4, 6, -1), test], dim=-2)
+        joint[2, 4, 0] += 1e-9
+        assert distance.during(lambda: distance.squared(test, joint)) == 8 + 4 * 8
+        torch.testing.assert_close(distance.squared(test, joint), afresh(distance, test, joint))
+
     def test_expanded_axes_are_represented_once(self, distance: Counting) -> None:
         one, other = rows(6).expand(5, 6, -1), rows(3, seed=1).expand(5, 3, -1)
         assert distance.during(lambda: distance.squared(one)) == 6
@@ -103,6 +124,12 @@ class TestHits:
         batch = rows(12).unflatten(0, (2, 1, 6)).expand(2, 5, 6, -1)
         assert distance.during(lambda: distance.squared(batch)) == 12
 
+    def test_values_of_one_width_are_not_those_of_another(self, distance: Counting) -> None:
+        narrow = as_rows(random_clouds(6, sizes=(3, 8)))
+        distance.squared(narrow)
+        wide = torch.nn.functional.pad(narrow, (0, 3))
+        assert distance.during(lambda: distance.squared(wide)) == 6
+
 
 class TestCapacity:
     def test_the_oldest_falls(self, distance: Counting) -> None:
@@ -112,6 +139,32 @@ class TestCapacity:
         for clouds in reversed(sets[1:]):
             assert distance.during(lambda clouds=clouds: distance.squared(clouds)) == 0
         assert distance.during(lambda: distance.squared(sets[0])) == 4
+
+
+class TestMutation:
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda d: d.directions.mul_(2),
+            lambda d: d.directions[0].zero_(),
+            lambda d: setattr(d, "directions", 2 * d.directions),
+            lambda d: setattr(d, "num_quantiles", 7),
+            lambda d: d.load_state_dict({"directions": 2 * d.directions}),
+            lambda d: d.to(torch.float32),
+            lambda d: d.half(),
+        ],
+    )
+    def test_of_the_state_clears_everything(
+        self, distance: Counting, change: Callable[[Counting], object]
+    ) -> None:
+        train, test = rows(6), rows(3, seed=1)
+        joint = torch.cat([train, test])
+        distance.squared(train)
+        change(distance)
+        # Representations from before and after the change must not be mixed.
+        torch.testing.assert_close(distance.squared(test, joint), afresh(distance, test, joint))
+        torch.testing.assert_close(distance.squared(test, train), afresh(distance, test, train))
+        torch.testing.assert_close(distance.squared(train), afresh(distance, train))
 
 
 class TestGradient:
@@ -129,6 +182,13 @@ class TestGradient:
         )
         (expected,) = torch.autograd.grad(afresh(distance, train).square().sum(), train)
         assert torch.equal(actual, expected)
+
+    def test_without_autograd_rows_are_remembered(self, distance: Counting) -> None:
+        train = rows(6).requires_grad_()
+        with torch.no_grad():
+            distance.squared(train)
+            assert distance.during(lambda: distance.squared(train)) == 0
+        assert distance.squared(train).requires_grad
 
     def test_what_inference_mode_remembers_serves_autograd(self, distance: Counting) -> None:
         train, test = rows(6), rows(3, seed=1).requires_grad_()
@@ -149,6 +209,20 @@ class TestGradient:
         kept = weakref.ref(test)
         del test, result, held
         assert kept() is None
+
+
+class TestParameters:
+    @pytest.fixture(params=[1, 2])
+    def distance(self, request: pytest.FixtureRequest) -> Stretched:
+        return Stretched(request.param)
+
+    def test_learned_ones_turn_it_off(self, distance: Stretched) -> None:
+        train = rows(6)
+        (slope,) = torch.autograd.grad(distance.squared(train).sum(), distance.stretch)
+        # Squared Hilbert distances grow by stretch ** p.
+        expected = distance.p * float(distance.squared(train).detach().sum()) / 2.0
+        assert float(slope) == pytest.approx(expected)
+        assert distance.during(lambda: distance.squared(train)) == 6
 
 
 class TestHeldRows:
@@ -178,6 +252,23 @@ class TestHeldRows:
             distance(train)
         (gradient,) = torch.autograd.grad(distance(test, train).sum(), test)
         assert bool(gradient.isfinite().all())
+
+    @pytest.mark.parametrize("copied", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
+    def test_copies_hold_only_the_rows(
+        self, distance: Counting, copied: Callable[[EmbeddedRows], EmbeddedRows]
+    ) -> None:
+        train = EmbeddedRows(rows(6))
+        distance(train)
+        other = copied(train)
+        assert torch.equal(other.rows, train.rows)
+        assert distance.during(lambda: distance(other)) == 6
+
+    def test_changes_of_the_distance_are_noticed(self) -> None:
+        distance, train = Stretched(), EmbeddedRows(rows(6))
+        distance.requires_grad_(False)
+        before = distance(train).clone()
+        distance.stretch.data.mul_(2)  # as GPyTorch's initialize does
+        torch.testing.assert_close(distance(train), 4 * before)
 
     def test_of_other_rows_are_let_go(self, distance: Counting) -> None:
         train, test = EmbeddedRows(rows(6)), EmbeddedRows(rows(3, seed=1))

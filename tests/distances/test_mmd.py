@@ -173,6 +173,13 @@ class TestBandwidth:
         assert first is not None
         assert torch.equal(distance.bandwidth, first)
 
+    @pytest.mark.parametrize("seed", [0, 1])
+    def test_seed(self, seed: int) -> None:
+        one, other = MMD(2, seed=0), MMD(2, seed=seed)
+        for distance in (one, other):
+            distance.adapt(self.rows())
+        assert torch.equal(one.bandwidth, other.bandwidth) == (seed == 0)
+
     def test_coincident_atoms_have_none(self) -> None:
         with pytest.raises(ValueError, match="give bandwidth="):
             MMD(2).squared(self.rows()[:1, :3].repeat(2, 1), self.rows()[:1, :3])
@@ -180,6 +187,15 @@ class TestBandwidth:
         with pytest.raises(ValueError, match="all atoms coincide"):
             distance.adapt(torch.ones(3, 6).double())
         assert distance.bandwidth is None
+
+    def test_given_and_set(self) -> None:
+        distance = MMD(2, bandwidth=0.5)
+        assert math.isclose(float(distance.bandwidth), 0.5)
+        distance.bandwidth = torch.tensor(2.0)
+        assert math.isclose(float(distance.bandwidth), 2.0)
+        rows = self.rows()
+        torch.testing.assert_close(distance.squared(rows), MMD(2, bandwidth=2.0).squared(rows))
+        assert torch.isnan(MMD(2).raw_bandwidth)
 
     def test_trains_on_one_support(self) -> None:
         grid = torch.cartesian_prod(*[torch.arange(3.0).double()] * 2)
@@ -222,6 +238,15 @@ class TestLandmarks:
         rows = as_rows(random_clouds(5, sizes=(1, 5)))
         actual = self.make(30).squared(rows)
         torch.testing.assert_close(actual, make("gaussian").squared(rows), rtol=0, atol=2.5e-10)
+
+    def test_are_those_of_the_first_rows(self) -> None:
+        one, two = as_rows(random_clouds(20)), as_rows(random_clouds(20, seed=1))
+        distance = self.make(5)
+        assert bool(distance.landmarks.isnan().all())
+        distance.squared(one)
+        chosen = distance.landmarks.clone()
+        distance.squared(two)
+        assert torch.equal(distance.landmarks, chosen)
 
     def test_of_gaussians(self) -> None:
         points, _ = split_rows(as_rows(random_clouds(9, sizes=(6, 6))), 2)

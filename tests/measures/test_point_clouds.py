@@ -49,6 +49,13 @@ def test_weights_are_normalised_and_equal_by_default():
     assert PointClouds(np.zeros((5, 4, 3))).weights.unique().tolist() == [0.25]
 
 
+def test_strides_do_not_change_weights():
+    weights = np.random.default_rng(0).random((20, 50))
+    strided = torch.from_numpy(weights.T.copy()).T
+    points = np.zeros((20, 50, 1))
+    assert PointClouds(points, strided) == PointClouds(points, weights)
+
+
 def test_shapes():
     single = PointClouds(np.zeros((5, 2)))
     assert (single.batch_shape, single.dim, single.sizes.shape) == ((), 2, ())
@@ -247,6 +254,11 @@ def test_the_container_is_immutable_and_detached_from_arrays():
         del made.points
     with pytest.raises(TypeError, match="unhashable"):
         hash(made)
+
+
+def test_a_tensor_of_the_right_kind_is_kept():
+    points = torch.zeros(3, 2, 1, dtype=torch.float64)
+    assert PointClouds(points).points is points
 
 
 def test_equality():

@@ -1,6 +1,7 @@
 """DistributionGP: inputs, shapes, units, exactness, and the BoTorch interface."""
 
 import copy
+import pickle
 from typing import Any
 
 import gpytorch
@@ -172,6 +173,15 @@ class TestPredictions:
             torch.testing.assert_close(mean[i, :, 0], expected[0])
             torch.testing.assert_close(std[i, :, 0], expected[1])
             torch.testing.assert_close(everywhere[i, :, 0], model.predict(ROWS[30:])[0])
+
+    def test_survive_copies_and_state(self, model: DistributionGP) -> None:
+        model.covar_module.base_kernel.lengthscale = 0.9
+        expected = model.predict(ROWS[30:])
+        fresh = make_model()
+        fresh.load_state_dict(model.state_dict())
+        for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model)), fresh):
+            for a, b in zip(other.predict(ROWS[30:]), expected, strict=True):
+                torch.testing.assert_close(a, b)
 
     def test_a_single_cloud_has_no_axis(self, model: DistributionGP) -> None:
         with pytest.raises(ValueError, match=r"X\[:1\] instead of X\[0\]"):

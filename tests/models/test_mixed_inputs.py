@@ -8,8 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from botorch.acquisition import LogExpectedImprovement
+from botorch.acquisition import LogExpectedImprovement, qLogNoisyExpectedImprovement
 from botorch.models.transforms.input import ChainedInputTransform
+from botorch.sampling import SobolQMCNormalSampler
 from gpytorch.kernels import ScaleKernel
 from torch import Tensor
 
@@ -24,9 +25,11 @@ from gp_distributions import (
     SlicedWassersteinKernel,
     SparseClassificationGP,
     SparseDistributionGP,
+    diagnose,
     fit,
     load,
     mixed_kernel,
+    optimize_over_pool,
     save,
     sensitivity,
 )
@@ -198,6 +201,12 @@ class TestInsights:
             torch.testing.assert_close((up - down) / (2 * step), slope, rtol=1e-5, atol=1e-7)
             assert not found[name].mean_points[clouds.weights == 0].any()
 
+    def test_diagnosis(self) -> None:
+        found = diagnose(kernel(), X)
+        alone = diagnose(SlicedWassersteinKernel(2, **SMALL), CELLS)
+        assert found.distances[0].median_distance == alone.distances[0].median_distance
+        assert found.smallest_eigenvalue == diagnose(kernel(), X.pack()).smallest_eigenvalue
+
 
 class TestSamplingNoise:
     def test_is_that_of_the_bags(self) -> None:
@@ -288,6 +297,19 @@ class TestBayesianOptimisation:
         with torch.no_grad():
             slope = (acquisition(rows + step) - acquisition(rows - step)) / 2
         torch.testing.assert_close((gradient * step).sum((-2, -1)), slope, rtol=1e-5, atol=0)
+
+    def test_pending_points_and_pools(self) -> None:
+        model = make_model()
+        pool, baseline = X[TRAIN:].pack(model.encoding), X[:TRAIN].pack(model.encoding)
+        acquisition = qLogNoisyExpectedImprovement(
+            model, baseline, sampler=SobolQMCNormalSampler(torch.Size([16]), seed=0)
+        )
+        indices, values = optimize_over_pool(acquisition, pool, q=2)
+        with torch.no_grad():
+            acquisition.set_X_pending(None)
+            expected = torch.cat([acquisition(row.view(1, 1, -1)) for row in pool])
+        torch.testing.assert_close(values[0], expected.max())
+        assert indices[0] == expected.argmax()
 
     @pytest.mark.parametrize("wide", [False, True])
     def test_conditioning(self, wide: bool) -> None:

@@ -1,6 +1,8 @@
 """Sampling noise: effective sizes, the likelihood within GPyTorch and BoTorch, and learning."""
 
+import copy
 import math
+import pickle
 from collections import Counter
 from typing import Any
 
@@ -100,6 +102,10 @@ class TestTies:
 
 
 class TestLikelihood:
+    def test_off_by_default(self) -> None:
+        likelihood = DistributionGP(ROWS[:30], TARGETS[:30], make_kernel()).likelihood
+        assert type(likelihood) is GaussianLikelihood
+
     def test_starts_at_the_largest_bag(self) -> None:
         likelihood = DistributionGP(
             ROWS[:30], TARGETS[:30], make_kernel(), sampling_noise=True
@@ -171,6 +177,22 @@ class TestLikelihood:
         learn_sampling_noise(model)
         _, subsets = _subsets(model.likelihood, X[:30], seed=0)
         assert bool((subsets[:, :1] == X[:30, 0]).any(-1).all())
+
+    def test_padding_changes_nothing(self) -> None:
+        wide = as_rows(CLOUDS, atoms=33)
+        expected = make_model().predict(ROWS[30:])
+        for rows, X in ((ROWS, wide), (wide, ROWS)):
+            for a, b in zip(make_model(rows=rows).predict(X[30:]), expected, strict=True):
+                torch.testing.assert_close(a, b)
+
+    def test_survives_copies_and_state(self) -> None:
+        model = make_model()
+        expected = model.predict(ROWS[30:])
+        fresh = DistributionGP(ROWS[:30], TARGETS[:30], make_kernel(), sampling_noise=True)
+        fresh.load_state_dict(model.state_dict())
+        for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model)), fresh):
+            for a, b in zip(other.predict(ROWS[30:]), expected, strict=True):
+                torch.testing.assert_close(a, b)
 
     def test_clouds_that_it_needs(self) -> None:
         likelihood = SamplingNoiseLikelihood(2)
