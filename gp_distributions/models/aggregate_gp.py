@@ -19,7 +19,7 @@ from gp_distributions.measures import Gaussians, PointClouds
 from gp_distributions.measures.atom_encoding import AtomEncoding
 from gp_distributions.measures.training_data import TrainingData
 from gp_distributions.models.arguments import gaussian_noise
-from gp_distributions.models.atoms import AtomPredictions, aggregate_parts
+from gp_distributions.models.atoms import AtomPredictions, aggregate_parts, check_one_output
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.draw_noise import DrawNoiseLikelihood
 
@@ -111,6 +111,7 @@ class AggregateGP(AtomPredictions, DistributionGP):
         sampling_noise: bool | Literal["ties"] = False,
     ) -> None:
         data = TrainingData.read(train_X, train_Y, train_Yvar)
+        check_one_output(data.targets)
         if aggregate not in ("mean", "sum", "draw"):
             raise ValueError(
                 f'Expected aggregate to be "mean", "sum" or "draw", got {aggregate!r}.'

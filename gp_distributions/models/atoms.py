@@ -98,6 +98,18 @@ class AtomPredictions(Regression):
         return found[0], found[1]
 
 
+def check_one_output(targets: Tensor) -> None:
+    """Check that ``T x outputs`` targets have one output.
+
+    Raises:
+        ValueError: If there are several.
+    """
+    if targets.shape[-1] > 1:
+        raise ValueError(
+            f"Expected one output, got {targets.shape[-1]}. Make a model for each output."
+        )
+
+
 def aggregate_parts(
     X: Any,
     targets: Tensor,
@@ -116,14 +128,7 @@ def aggregate_parts(
         outcome_transform: The transform, as for :class:`AggregateGP`.
         aggregate: What a target is.
         **options: Further options of :func:`aggregate_kernel`.
-
-    Raises:
-        ValueError: If there are several outputs.
     """
-    if targets.shape[-1] > 1:
-        raise ValueError(
-            f"Expected one output, got {targets.shape[-1]}. Make a model for each output."
-        )
     level = 1.0 if aggregate == "sum" else None
     if level and isinstance(X, PointClouds):
         scale, level = scale_and_level(X, targets.squeeze(-1))

@@ -153,11 +153,8 @@ class CurveGP(SharedKernelGP):
             functionals: Weights of the outputs in each sum, ``K x M``. Default: the outputs themselves.
         """
         C = self.output_covariance
-        functionals = (
-            torch.eye(len(C), dtype=C.dtype, device=C.device)
-            if functionals is None
-            else functionals
-        )
+        if functionals is None:
+            functionals = torch.eye(len(C), dtype=C.dtype, device=C.device)
         mean, scaled, prior, rotated = self._projected(rows, given, diag=True)
         scaled = functionals @ scaled
         variance = prior.unsqueeze(-1) * ((functionals @ C) * functionals).sum(-1)

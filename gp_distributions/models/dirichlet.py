@@ -32,10 +32,8 @@ class DirichletFactors:
 
     def __init__(self, prior: Tensor, labels: Tensor, noise: Tensor) -> None:
         noise = noise.to(prior)
-        gap, unit = (
-            noise.max() - noise.min(),
-            torch.eye(len(prior), dtype=prior.dtype, device=prior.device),
-        )
+        gap = noise.max() - noise.min()
+        unit = torch.eye(len(prior), dtype=prior.dtype, device=prior.device)
         factor = psd_safe_cholesky(prior + noise.max() * unit)
         self._inverse = torch.cholesky_inverse(factor)
         roots, logdets = [], []

@@ -17,7 +17,7 @@ from gp_distributions.measures import PointClouds
 from gp_distributions.measures.arrays import integer
 from gp_distributions.measures.atom_encoding import AtomEncoding
 from gp_distributions.measures.described import described
-from gp_distributions.models.atoms import AtomPredictions, aggregate_parts
+from gp_distributions.models.atoms import AtomPredictions, aggregate_parts, check_one_output
 from gp_distributions.models.collapsed import ExplicitFeatures
 from gp_distributions.models.passes import Reader
 from gp_distributions.models.pieces import Pieces, SampledPieces
@@ -92,9 +92,11 @@ class SparseAggregateGP(AtomPredictions, SparseDistributionGP):
         X, *known = data.adapted
         if not isinstance(X, PointClouds):
             raise TypeError(f"Expected PointClouds as train_X, got {described(X)}.")
+        targets, _ = Reader(None, None, None).targets(X, *known)
+        check_one_output(targets)
         covar_module, outcome_transform = aggregate_parts(
             X,
-            Reader(None, None, None).targets(X, *known)[0],
+            targets,
             covar_module,
             outcome_transform,
             aggregate=aggregate,

@@ -17,6 +17,7 @@ from gp_distributions import (
     Gaussians,
     PointClouds,
     SlicedWassersteinKernel,
+    SparseAggregateGP,
     fit,
     integrate_hyperparameters,
     load,
@@ -206,8 +207,11 @@ def test_bad_arguments() -> None:
     G = Gaussians.from_clouds(X)
     with pytest.raises(ValueError, match='"mean", "sum" or "draw", got \'total\''):
         AggregateGP(X, y, aggregate="total")  # type: ignore[arg-type]
+    for kernel in (None, aggregate_kernel(X)):
+        with pytest.raises(ValueError, match="Expected one output, got 2"):
+            AggregateGP(X, torch.stack([y, y], -1), kernel)
     with pytest.raises(ValueError, match="Expected one output, got 2"):
-        AggregateGP(X, torch.stack([y, y], -1))
+        SparseAggregateGP(X, torch.stack([y, y], -1))
     with pytest.raises(ValueError, match=r"no likelihood, train_Yvar or sampling_noise"):
         AggregateGP(G, y, aggregate="draw", train_Yvar=y.square() + 1)
     with pytest.raises(ValueError, match="got a MaternKernel"):
