@@ -276,6 +276,12 @@ def test_tables_of_rows_with_other_columns_are_apart() -> None:
     ]
 
 
+def test_fits_that_differ_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fit_speed, "fit_ours", lambda model: model)
+    with pytest.raises(RuntimeError, match="did not do the same work"):
+        fit_speed.compare_fits(20, 10, repeats=1)
+
+
 def test_sides_are_timed_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = 0.0
     calls: list[str] = []

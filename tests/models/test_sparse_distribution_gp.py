@@ -2,6 +2,7 @@
 
 import copy
 import itertools
+import pickle
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -291,6 +292,26 @@ class TestHyperparameters:
         assert not torch.equal(model.predict(NEW)[0], before)
         for found, expected in zip(model.predict(NEW), other.predict(NEW), strict=True):
             assert torch.equal(found, expected)
+
+    def test_predictions_change_nothing(self) -> None:
+        model = make_sparse(num_inducing=20)
+        expected = model.predict(NEW)
+        model.train()  # transforms in training mode would adapt to what they see
+        model.predict(ROWS[:5])
+        model.posterior(NEW.unsqueeze(-2)).mean.sum()
+        model.leave_one_out()
+        for found, wanted in zip(model.predict(NEW), expected, strict=True):
+            assert torch.equal(found, wanted)
+
+    @pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
+    def test_copies_predict_the_same(self, duplicate: Any) -> None:
+        model = make_sparse(SEVERAL, num_inducing=20)
+        expected = model.predict(NEW)
+        other = duplicate(model)
+        for found, wanted in zip(other.predict(NEW), expected, strict=True):
+            assert torch.equal(found, wanted)
+        other.likelihood.noise = 0.1
+        assert torch.equal(model.predict(NEW)[0], expected[0])
 
 
 class TestBoTorch:

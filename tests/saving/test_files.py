@@ -583,6 +583,15 @@ class TestParts:
         }
         assert isinstance(loaded.covar_module.base_kernel, SinkhornKernel)
 
+    def test_dtypes_of_parts(self, path: Path) -> None:
+        model = make_model()
+        distance = model.covar_module.base_kernel.distance
+        distance.directions = distance.directions.float()
+        expected = model.predict(ROWS[20:])
+        loaded = returned(model, path)
+        assert loaded.covar_module.base_kernel.distance.directions.dtype == torch.float32
+        assert_same_bits(loaded.predict(ROWS[20:]), expected)
+
     def test_the_saved_model_is_left_alone(self, path: Path) -> None:
         model = make_model(clouds_kernel(seed=1))
         expected = model.predict(ROWS[20:])
