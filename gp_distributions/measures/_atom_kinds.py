@@ -48,7 +48,7 @@ def with_kinds(clouds: Clouds, kinds: Any, name: Name) -> tuple[Clouds, KindName
         raise ValueError(
             f"{name(tuple(cloud))}: expected a kind for each atom, got {found[place]!r} in atom {atom}."
         )
-    names = tuple(sorted(set(found)))
+    names = union([tuple(found)])
     numbers = {kind: place for place, kind in enumerate(names)}
     marks = torch.zeros_like(weights)
     marks[present] = marks.new_tensor([numbers[kind] for kind in found])
@@ -109,5 +109,6 @@ def renumbered(
 
 
 def union(names: Sequence[KindNames]) -> KindNames:
-    """Return all kinds in sorted order."""
-    return tuple(sorted({kind for each in names for kind in each}))
+    """Return all kinds in sorted order, numbers before text."""
+    kinds = {kind for each in names for kind in each}
+    return tuple(sorted(kinds, key=lambda kind: (isinstance(kind, str), kind)))

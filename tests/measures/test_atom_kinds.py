@@ -47,6 +47,12 @@ def test_every_reader_reads_kinds_and_masses() -> None:
         assert X.kinds[0].tolist() == ["H", "O"]
 
 
+def test_kinds_are_numbers_or_text() -> None:
+    X = PointClouds.from_list(BAGS, kinds=[[8, "H"], [1]])
+    assert X.kind_names == (1, 8, "H")
+    assert X.points[..., -1].tolist() == [[1.0, 2.0], [0.0, 0.0]]
+
+
 def test_masses_are_counts_by_default() -> None:
     assert PointClouds.from_list(BAGS).mass.tolist() == [2.0, 1.0]
     assert PointClouds.from_images([[[1.0, 2.0]]]).mass.tolist() == [3.0]
