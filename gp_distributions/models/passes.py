@@ -118,17 +118,23 @@ class PieceSums:
         """
         if not number_of(X):
             return None
-        parts = []
-        for rows, targets, noise in chunks(self.reader, X, *known):
-            phi = self.features(rows)
-            left = self.features.residual(rows, phi)
-            columns = torch.cat([torch.ones_like(targets[..., :1]), targets], -1)
-            sums = column_grams(phi, columns, 1 / noise), (left / noise).sum(-1)
-            parts.append(CollapsedSums(*sums, noise.log().sum(-1), len(rows), phi.shape[-1]))
-        total = reduce(add, parts)
+        total: CollapsedSums | None = None
+        for chunk in chunks(
+            self.reader, X, *known
+        ):  # with many features, a few sums fill the memory
+            part = self._sums(*chunk)
+            total = part if total is None else total + part
+        assert total is not None
         if not bool(total.gram.isfinite().all()):
             raise ValueError("Expected clouds with finite covariances, got some that are not.")
         return total
+
+    def _sums(self, rows: Tensor, targets: Tensor, noise: Tensor) -> CollapsedSums:
+        phi = self.features(rows)
+        left = self.features.residual(rows, phi)
+        columns = torch.cat([torch.ones_like(targets[..., :1]), targets], -1)
+        sums = column_grams(phi, columns, 1 / noise), (left / noise).sum(-1)
+        return CollapsedSums(*sums, noise.log().sum(-1), len(rows), phi.shape[-1])
 
 
 def chunks(
