@@ -77,6 +77,6 @@ $(OLDEST)/.ready: pyproject.toml constraints.txt constraints-oldest.txt
 define make-environment
 @$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed, found %d.%d: make PYTHON=/path/to/python3.11" % sys.version_info[:2])'
 $(PYTHON) -m venv $(1)
-$(1)/bin/python -m pip install --quiet --disable-pip-version-check -c $(2) -e ".[dev]"
+$(1)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -c $(2) -e ".[dev]"
 @touch $@
 endef
