@@ -37,8 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> tuple[list[Split], list[list
     parser = argparse.ArgumentParser(prog="python -m gp_distributions.demo", description=__doc__)
     for name, default, counted in (
         ("train", 200, "training airfoils"),
-        ("splits", 5, "random splits"),
-        ("searches", 2, "searches"),
+        ("splits", 3, "random splits"),
+        ("searches", 1, "searches"),
         ("evaluations", EVALUATIONS, "evaluations in each search"),
     ):
         described = f"number of {counted} (default: {default})"

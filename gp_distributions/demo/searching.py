@@ -13,7 +13,8 @@ from gp_distributions.datasets import Airfoils
 from gp_distributions.demo.predictions import save
 from gp_distributions.plotting import plot_clouds, plot_traces
 
-INITIAL, EVALUATIONS = 10, 50
+# Evaluations at random, and in all, of a search; and the number of random searches beside it.
+INITIAL, EVALUATIONS, RANDOM = 10, 40, 20
 
 
 def search(
@@ -30,7 +31,7 @@ def save_search_figures(airfoils: Airfoils, runs: list[list[int]], folder: Path)
     targets = airfoils.lift_to_drag
     evaluations = len(runs[0])
     generator = np.random.default_rng(0)
-    orders = [generator.permutation(len(targets))[:evaluations] for _ in range(len(runs))]
+    orders = [generator.permutation(len(targets))[:evaluations] for _ in range(RANDOM)]
     ax = plot_traces(
         {"shapes": targets[np.array(runs)], "random": targets[np.array(orders)]},
         initial=INITIAL,
