@@ -31,6 +31,7 @@ from gp_distributions.measures import (
 )
 from gp_distributions.measures.described import described
 from gp_distributions.measures.inputs import Inputs
+from gp_distributions.measures.kinds import KINDS
 from gp_distributions.models.normalization import NormalizeClouds
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 
@@ -213,11 +214,12 @@ def _check_transform(input_transform: object, X: Inputs | Tensor) -> None:
     for transform in _parts(input_transform):
         if isinstance(transform, NormalizeClouds) and transform.columns is None:
             dim = len(transform.centre)
-            if not (isinstance(X, PointClouds) and X.dim == dim):
+            made = next(made for made, kind in KINDS.items() if kind == transform.kind)
+            if not (isinstance(X, made) and X.dim == dim):
                 of = "" if isinstance(X, MixedInputs) else f" of dimension {X.dim}"
                 raise ValueError(
-                    f"Expected PointClouds of dimension {dim}, which NormalizeClouds transforms, got "
-                    f"{type(X).__name__}{of}. Make it with NormalizeClouds.from_data(train_X)."
+                    f"Expected {made.__name__} of dimension {dim}, which NormalizeClouds transforms, "
+                    f"got {type(X).__name__}{of}. Make it with NormalizeClouds.from_data(train_X)."
                 )
 
 

@@ -1,23 +1,28 @@
-"""Normalisation of clouds as part of a model, so that users pass clouds in their original units."""
+"""Normalisation as part of a model, so that users pass distributions in their original units."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from botorch.models.transforms.input import InputTransform
 from torch import Tensor
 
-from gp_distributions.measures import MixedInputs, PointClouds
+from gp_distributions.measures import MixedInputs
 from gp_distributions.measures.arrays import Data, given_scale
-from gp_distributions.rows.clouds import join_rows, split_rows
-from gp_distributions.rows.columns import Columns, Slots, numbers_of, select_columns
+from gp_distributions.measures.kinds import KINDS, Distributions
+from gp_distributions.rows.clouds import join_rows
+from gp_distributions.rows.columns import Columns, Slots, numbers_of
+from gp_distributions.rows.layout import Block
 
 
 class NormalizeClouds(InputTransform, torch.nn.Module):
-    r"""Input transform that centres and scales each coordinate of clouds, equally for all atoms.
+    r"""Input transform that centres and scales each coordinate of distributions.
 
     .. math:: x \mapsto (x - c) / s
+
+    Gaussians and mixtures of Gaussians become those of the scaled variables: their covariances are
+    divided by :math:`s_i s_j`.
 
     As the ``input_transform`` of a :class:`DistributionGP`, it normalises training and new clouds in the
     same way, so that the model takes clouds in their original units.
@@ -27,10 +32,11 @@ class NormalizeClouds(InputTransform, torch.nn.Module):
     Args:
         centre: Centre :math:`c`, a tensor of shape ``d``.
         scale: Scale :math:`s`, one positive number or ``d`` of them.
-        columns: Columns of a row that hold the clouds: numbers of columns, or
+        columns: Columns of a row that hold the distributions: numbers of columns, or
             ``model.encoding.columns[name]`` for a block of :class:`MixedInputs`. The default is all
             columns. To normalise several blocks, chain transforms with BoTorch's
             ``ChainedInputTransform(cells=..., blood=...)``.
+        kind: Kind of the distributions: ``"clouds"``, ``"gaussians"`` or ``"mixtures"``.
 
     Raises:
         ValueError: If a scale is not positive, or the number of scales is not 1 or ``d``.
@@ -49,9 +55,15 @@ class NormalizeClouds(InputTransform, torch.nn.Module):
     transform_on_fantasize = True
 
     def __init__(
-        self, centre: Tensor, scale: Data, *, columns: Sequence[int] | Slots | None = None
+        self,
+        centre: Tensor,
+        scale: Data,
+        *,
+        columns: Sequence[int] | Slots | None = None,
+        kind: str = "clouds",
     ) -> None:
         super().__init__()
+        self.kind = kind
         self.columns: Columns = (
             columns if columns is None or isinstance(columns, Slots) else tuple(columns)
         )
@@ -62,21 +74,21 @@ class NormalizeClouds(InputTransform, torch.nn.Module):
 
     @classmethod
     def from_data(
-        cls, X: PointClouds | MixedInputs, scale: Data | None = None, *, block: str | None = None
+        cls, X: Distributions | MixedInputs, scale: Data | None = None, *, block: str | None = None
     ) -> NormalizeClouds:
-        """Make a transform that normalises the training clouds as ``X.normalize(scale=scale)`` does.
+        """Make a transform that normalises distributions as ``X.normalize(scale=scale)`` does.
 
         Args:
-            X: Training clouds, or mixed inputs with a block of clouds.
+            X: Training distributions, or mixed inputs with a block of them.
             scale: One positive scale or ``d`` of them, used in place of the standard deviation of the
-                clouds.
-            block: Name of the block of clouds to normalise. Default: the only block of clouds.
+                distributions.
+            block: Name of the block to normalise. Default: the only block of distributions.
 
         Returns:
             The transform.
 
         Raises:
-            TypeError: If ``X``, or its block, is not ``PointClouds``.
+            TypeError: If ``X`` holds no distributions.
             ValueError: If a scale is not positive, a coordinate is constant and no scale is given, or
                 ``block`` is needed but not given, or not in ``X``.
 
@@ -90,45 +102,45 @@ class NormalizeClouds(InputTransform, torch.nn.Module):
         """
         columns: Columns = None
         if isinstance(X, MixedInputs):
-            clouds = [name for name, part in X.blocks.items() if isinstance(part, PointClouds)]
-            name = clouds[0] if block is None and len(clouds) == 1 else block
-            if name not in X.blocks:
-                raise ValueError(f"Expected a block from {clouds} as block=, got {block!r}.")
-            columns, X = X.encoding.columns[name], X.blocks[name]  # type: ignore[assignment]
-        if not isinstance(X, PointClouds):
-            raise TypeError(f"Expected PointClouds, got {type(X).__name__}.")
+            parts = {n: part for n, part in X.blocks.items() if isinstance(part, Distributions)}
+            name = next(iter(parts)) if block is None and len(parts) == 1 else block
+            if name not in parts:
+                raise ValueError(f"Expected a block from {[*parts]} as block=, got {block!r}.")
+            columns, X = X.encoding.columns[name], parts[name]
+        if not isinstance(X, Distributions):
+            raise TypeError(f"Expected PointClouds or Gaussians, got {type(X).__name__}.")
         with torch.no_grad():
-            return cls(*X._centre_and_scale(scale), columns=columns)
+            return cls(*X._centre_and_scale(scale), columns=columns, kind=KINDS[type(X)])
 
     def transform(self, X: Tensor) -> Tensor:
-        """Return the rows of the normalised clouds.
-
-        Args:
-            X: A ``batch_shape x m*(d+1)`` tensor of rows.
-
-        Returns:
-            A ``batch_shape x m*(d+1)`` tensor of rows.
-        """
-        return self._changed(X, lambda points: (points - self.centre) / self.scale)
+        """Return the rows of the normalised distributions, as a tensor of the same shape."""
+        return self._changed(X, self.centre, self.scale)
 
     def untransform(self, X: Tensor) -> Tensor:
-        """Return the rows of the clouds in their original units: the inverse of :meth:`transform`."""
-        return self._changed(X, lambda points: points * self.scale + self.centre)
+        """Return the rows in the original units: the inverse of :meth:`transform`."""
+        return self._changed(X, -self.centre / self.scale, 1 / self.scale)
 
-    def _changed(self, X: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return rows with other atoms in the columns of the clouds."""
-        points, weights = split_rows(select_columns(X, self.columns), len(self.centre))
-        clouds = join_rows(change(points), weights)
+    def _changed(self, X: Tensor, centre: Tensor, scale: Tensor) -> Tensor:
+        """Return rows with the distributions of ``(x - centre) / scale``."""
+        block = Block(self.kind, len(centre), self.columns)
+        atoms, weights = block.split(block.select(X))
+        means, covariances = atoms.tensor_split([block.dim], dim=-1)
+        atoms = (means - centre) / scale
+        if self.kind != "clouds":
+            scales = scale.expand(block.dim)
+            atoms = torch.cat([atoms, covariances / torch.outer(scales, scales).flatten()], dim=-1)
+        whole = block.atom_columns is None
+        rows = atoms.squeeze(-2) if whole else join_rows(atoms, weights)
         if self.columns is None:
-            return clouds
+            return rows
         numbers = torch.tensor(numbers_of(self.columns, X.shape[-1]), device=X.device)
-        return X.index_copy(-1, numbers, clouds)
+        return X.index_copy(-1, numbers, rows)
 
     def equals(self, other: InputTransform) -> bool:
         """Whether another transform is of this class and has the same centre and scale."""
         return (
             isinstance(other, NormalizeClouds)
-            and self.columns == other.columns
+            and (self.kind, self.columns) == (other.kind, other.columns)
             and torch.equal(self.centre, other.centre)
             and torch.equal(self.scale, other.scale)
         )

@@ -1,5 +1,7 @@
 """Normalisation within the model: agreement with the containers, saving and searching."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from botorch.acquisition import UpperConfidenceBound
@@ -9,12 +11,15 @@ from torch import Tensor
 
 from gp_distributions import (
     DistributionGP,
+    Gaussians,
     MixedInputs,
     NormalizeClouds,
     PointClouds,
     SparseDistributionGP,
     fit,
+    load,
     optimize_over_pool,
+    save,
 )
 
 SCALES = torch.tensor([1e-3, 1e3], dtype=torch.float64)
@@ -46,6 +51,35 @@ def test_agrees_with_the_container(scale: float | list[float] | None) -> None:
     torch.testing.assert_close(transform.untransform(rows), TEST.pack())
     assert transform.equals(NormalizeClouds.from_data(TRAIN, scale))
     assert not transform.equals(NormalizeClouds.from_data(TEST, scale))
+
+
+@pytest.mark.parametrize("scale", [None, [1.0, 0.1]])
+@pytest.mark.parametrize("kind", ["gaussians", "mixtures"])
+def test_of_gaussians_agrees_with_the_container(kind: str, scale: list[float] | None) -> None:
+    X = Gaussians.from_clouds(TRAIN)
+    X = X if kind == "gaussians" else X.as_mixtures()
+    expected = X.normalize(scale=scale)
+    mixed = MixedInputs(age=torch.arange(20.0), cells=X)
+    for given, same in (
+        (X, expected),
+        (mixed, MixedInputs(age=mixed.blocks["age"], cells=expected)),
+    ):
+        transform = NormalizeClouds.from_data(given, scale)
+        rows = given.pack()
+        torch.testing.assert_close(transform(rows), same.pack())
+        torch.testing.assert_close(transform.untransform(transform(rows)), rows)
+
+
+def test_saved_models_take_gaussians_in_original_units(tmp_path: Path) -> None:
+    X = Gaussians.from_clouds(TRAIN)
+    inside = DistributionGP(X, TARGETS, input_transform=NormalizeClouds.from_data(X))
+    outside = DistributionGP(X.normalize(), TARGETS)
+    save(inside, tmp_path / "model.gp")
+    expected = outside.eval().predict(X.normalize())
+    for found in (inside.eval(), load(tmp_path / "model.gp")):
+        torch.testing.assert_close(found.predict(X), expected, rtol=1e-6, atol=1e-6)
+    with pytest.raises(ValueError, match=r"Expected Gaussians of dimension 2, .* got PointClouds"):
+        DistributionGP(TRAIN, TARGETS, input_transform=inside.input_transform)
 
 
 def test_model_takes_clouds_in_original_units() -> None:
@@ -85,7 +119,7 @@ def test_bad_clouds() -> None:
     flat = PointClouds(TRAIN.points[..., :1], TRAIN.weights)
     with pytest.raises(ValueError, match="got PointClouds of dimension 1"):
         model().predict(flat)
-    with pytest.raises(TypeError, match="Expected PointClouds, got Tensor"):
+    with pytest.raises(TypeError, match="Expected PointClouds or Gaussians, got Tensor"):
         NormalizeClouds.from_data(TRAIN.pack())  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="expected one positive number or 2 of them"):
         NormalizeClouds(torch.zeros(2), [1.0, 1.0, 1.0])
