@@ -27,10 +27,11 @@ from benchmarks.league.standings import TOYS
 from gp_distributions.kernels import aggregate_kernel
 
 LONG, SEEDS = True, 2
-# What logistic regression on random features had in the prototype: accuracy and log loss.
+# What logistic regression on random features had in a prototype, on other folds: accuracy, log loss.
 ASKED = {"musk1": (0.897, 0.30), "musk2": (0.902, 0.26), "elephant": (0.835, 0.38)}
+_WHY = "The target is that of a prototype on other folds. The page has the peer on these."
 TARGETS = tuple(
-    limit(f"{name}: {column} of labels", target, column, set=name, model="ours")
+    limit(f"{name}: {column} of labels", target, column, reason=_WHY, set=name, model="ours")
     for name, (accuracy, loss) in ASKED.items()
     for column, target in (
         ("accuracy", f">= {accuracy - 0.02:.3f}"),

@@ -24,6 +24,9 @@ from gp_distributions import (
 from gp_distributions.fitting import scales
 
 
+pytestmark = pytest.mark.usefixtures("short_fits")
+
+
 def bags(num: int = 30, dim: int = 4, seed: int = 0) -> tuple[PointClouds, Tensor]:
     """Bags, and the means of their first coordinate."""
     generator = torch.Generator().manual_seed(seed)

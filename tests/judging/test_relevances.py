@@ -30,6 +30,9 @@ from gp_distributions import (
 from gp_distributions.judging import Relevance, RelevanceEntry
 
 
+pytestmark = pytest.mark.usefixtures("short_fits")
+
+
 def bags(num: int = 40, dim: int = 3, seed: int = 0) -> tuple[PointClouds, Tensor]:
     """Bags, and the means of their second coordinate."""
     generator = torch.Generator().manual_seed(seed)

@@ -28,6 +28,9 @@ from gp_distributions.kernels import ExpectedKernel, aggregate_kernel
 from gp_distributions.models import DrawNoiseLikelihood
 
 
+pytestmark = pytest.mark.usefixtures("short_fits")
+
+
 def bags(num: int = 30, seed: int = 0) -> tuple[PointClouds, Tensor]:
     """Ragged bags whose targets are means of a function of their atoms."""
     rng = np.random.default_rng(seed)
