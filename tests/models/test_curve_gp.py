@@ -263,8 +263,12 @@ def test_what_is_refused() -> None:
     curves = CURVES[:T]
     ragged = [row.tolist() for row in curves]
     ragged[4] = ragged[4][:-1]
-    with pytest.raises(ValueError, match=r"curve 4 has 5 values and curve 0 has 6.*np\.interp"):
-        CurveGP(ROWS[:T], ragged, kernel())
+    column = np.array(ragged, dtype=object)  # of a frame
+    for unlike in (ragged, [torch.tensor(row) for row in ragged], column):
+        with pytest.raises(ValueError, match=r"curve 4 has 5 values and curve 0 has 6.*np\.interp"):
+            CurveGP(ROWS[:T], unlike, kernel())
+    alike = CurveGP(ROWS[:T], list(curves), kernel()).train_targets
+    assert alike.equal(CurveGP(ROWS[:T], curves, kernel()).train_targets)
     for place, message in (
         ((3, slice(None)), "at least 1 known value of each curve, got 0 of curve 3"),
         ((slice(1, None), 2), "at least 2 known values of each output, got 1 of output 2"),
