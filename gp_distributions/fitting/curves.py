@@ -24,9 +24,9 @@ Parts: TypeAlias = tuple[Tensor, Tensor, Tensor]
 _SHARES = (0.0, 0.5, 0.95)
 # Steps of the ascent, and the gain in nats per value below which it ends.
 _STEPS, _GAIN = 100, 1e-3
-# Smallest noise variance of a standardised value, and the largest of those where values are missing: few
+# Smallest noise variance of a standardised value, and what is added in proportion to missing values: few
 # curves then show how little values vary about each other, and the maximum is too sure of it.
-_FLOOR, _GAP_FLOOR = 1e-8, 0.03
+_FLOOR, _GAP_FLOOR = 1e-8, 0.1
 
 
 @fit.register
@@ -42,8 +42,8 @@ def fit_curves(model: CurveGP, **options: Any) -> CurveGP:
     If values are missing, all this is done with their conditional means given the known values of the
     same curve, under a normal distribution of curves. From there, :math:`C` and :math:`d` maximise a
     lower bound of the marginal likelihood of the known values, for which missing values of different
-    curves are independent given the known ones. Of the variances of values, :math:`d` is then at least
-    3%, or :math:`3\% \, (M / T)^2` from more curves than values.
+    curves are independent given the known ones. In units of the variances of values, :math:`d` is then
+    at least a tenth of the share of missing values, times :math:`(M / T)^2` if :math:`T > M`.
 
     Args:
         model: The model.
@@ -137,9 +137,8 @@ def _ascend(parts: Parts, factor: Tensor, noise: Tensor) -> tuple[float, Tensor,
 
 
 def _floor(parts: Parts) -> float:
-    number, values = parts[0].shape
-    gaps = bool(parts[0].isnan().any())
-    return _GAP_FLOOR * min(1.0, values / number) ** 2 if gaps else _FLOOR
+    (number, values), gaps = parts[0].shape, parts[0].isnan().double().mean().item()
+    return _FLOOR + _GAP_FLOOR * gaps * min(1.0, values / number) ** 2
 
 
 def _learn_kernel(model: CurveGP, parts: Parts) -> float:
