@@ -10,7 +10,7 @@ from cases import random_rows
 from gpytorch.kernels import MaternKernel, ScaleKernel
 from torch import Tensor
 
-from gp_distributions import CurveGP, SharedKernelGP, SlicedWassersteinKernel, fit
+from gp_distributions import CurveGP, PointClouds, SharedKernelGP, SlicedWassersteinKernel, fit
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.numerics.kronecker_bound import KroneckerBound
 
@@ -237,6 +237,23 @@ def test_fit_raises_the_likelihood_of_curves(curves: Tensor, options: dict[str, 
         fit(shared, restarts=0)
         found, expected = model.predict(ROWS[T:])[0], shared.predict(ROWS[T:])[0]
         assert (found - expected).square().mean() < 0.1 * expected.var()
+
+
+def test_fit_with_many_gaps_is_nearly_as_accurate() -> None:
+    """Values that stand in for missing ones must not look like noise to the kernel of clouds."""
+    generator = torch.Generator().manual_seed(0)
+    points, shift = (torch.randn(90, n, 2, generator=generator).double() for n in (8, 1))
+    clouds, means = PointClouds(points + shift), (points + shift).mean(1)
+    curves = (3 * AT + means[:, :1]).sin() + means[:, 1:] * AT
+    missing = torch.rand(60, M, generator=generator) < 0.3
+    missing[missing.all(-1), 0] = False
+    errors = []
+    for known in (curves[:60], curves[:60].masked_fill(missing, torch.nan)):
+        model = fit(CurveGP(clouds[:60], known, kernel()), restarts=0)
+        mean, std = model.predict(clouds[60:])
+        errors.append((mean - curves[60:]).square().mean().sqrt())
+    assert errors[1] < 1.2 * errors[0]
+    assert ((mean - curves[60:]).abs() < 1.96 * std).double().mean() > 0.85
 
 
 def test_fit_finds_the_covariance_and_the_noise_of_values() -> None:
