@@ -7,6 +7,8 @@ of each outline, the kernel of all models is ``SlicedWassersteinKernel``. Seeds 
 models were built, seeds 3000 to 3004 were run once.
 
 - ``CurveGP``: a learned covariance of outputs;
+- ``CurveGP, 30% missing``: the same where 30% of the values of the training curves, at random, are NaN;
+- ``CurveGP, stretches missing``: the same where each training curve lacks 20 stations in a row;
 - ``SharedKernelGP``: independent outputs with one kernel and one noise;
 - ``principal components``: a GP for each of 16 components of the standardised curves, and independent
   noise of what they leave.
@@ -25,6 +27,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -35,6 +38,8 @@ from benchmarks.regression import Scores
 from benchmarks.shapes import airfoil_clouds, flow, kulfan_parameters
 
 FIRST, TRAIN, STATIONS, COMPONENTS, LEVEL = 3000, 200, 32, 16, 1.959964
+# Share of missing values, and stations in a row that are missing.
+SHARE, STRETCH = 0.3, 20
 SUMS = ("lift", "upper", "stretch")
 TARGETS = (
     limit("R^2 of 64 velocities from 200 airfoils", ">= 0.955", "r2", model="CurveGP"),
@@ -65,9 +70,24 @@ def with_covariance(
     model = gd.fit(gd.CurveGP(X, Y, gd.SlicedWassersteinKernel(2)), progress=False)
     seconds = time.perf_counter() - start
     with torch.no_grad():
-        found = [model.posterior(test[i : i + 1], observation_noise=True) for i in range(len(test))]
-    covariances = [each.distribution.covariance_matrix for each in found]
-    return seconds, (torch.cat([each.mean for each in found]), torch.stack(covariances))
+        found = model.posterior(test.pack().unsqueeze(-2), observation_noise=True)
+    return seconds, (found.mean.squeeze(-2), found.distribution.covariance_matrix)
+
+
+def some_missing(X: gd.PointClouds, Y: Tensor, test: gd.PointClouds) -> tuple[float, Predictions]:
+    """Predict by a covariance of outputs, where values at random are missing."""
+    missing = torch.from_numpy(np.random.default_rng(FIRST).random(Y.shape) < SHARE)
+    return with_covariance(X, Y.masked_fill(missing, torch.nan), test)
+
+
+def stretches_missing(
+    X: gd.PointClouds, Y: Tensor, test: gd.PointClouds
+) -> tuple[float, Predictions]:
+    """Predict by a covariance of outputs, where each curve lacks stations in a row."""
+    first = np.random.default_rng(FIRST).integers(Y.shape[1] - STRETCH + 1, size=(len(Y), 1))
+    after = torch.arange(Y.shape[1]) - torch.from_numpy(first)
+    missing = (after >= 0) & (after < STRETCH)
+    return with_covariance(X, Y.masked_fill(missing, torch.nan), test)
 
 
 def independent(X: gd.PointClouds, Y: Tensor, test: gd.PointClouds) -> tuple[float, Predictions]:
@@ -98,6 +118,8 @@ def components(X: gd.PointClouds, Y: Tensor, test: gd.PointClouds) -> tuple[floa
 
 MODELS: dict[str, Model] = {
     "CurveGP": with_covariance,
+    "CurveGP, 30% missing": some_missing,
+    "CurveGP, stretches missing": stretches_missing,
     "SharedKernelGP": independent,
     "principal components": components,
 }

@@ -164,25 +164,35 @@ def mesh_normals(points: Tensor, faces: Tensor, name: str, *, oriented: bool) ->
     vectors = torch.linalg.cross(sides[:, 0], sides[:, 1]) / 2
     if not oriented:
         return _products(vectors)
-    return -vectors if _inside_out(corners.detach(), vectors.detach(), faces, name) else vectors
+    return -vectors if _inside_out(points.detach(), vectors.detach(), faces, name) else vectors
 
 
-def _inside_out(corners: Tensor, vectors: Tensor, faces: Tensor, name: str) -> bool:
-    """Return whether a mesh is closed and its triangles are clockwise seen from outside."""
-    index = faces.numpy(force=True)
-    index = index[(index != np.roll(index, 1, axis=1)).all(-1)]
-    first, last = index.ravel(), np.roll(index, -1, axis=1).ravel()
-    size = int(index.max()) + 1
-    edges, counts = np.unique(first * size + last, return_counts=True)
-    if (counts > 1).any():
-        edge = tuple(map(int, divmod(edges[counts.argmax()], size)))
+def _inside_out(points: Tensor, vectors: Tensor, faces: Tensor, name: str) -> bool:
+    """Return whether a mesh is closed and its triangles are clockwise seen from outside.
+
+    Vertices at one place are one vertex, since some files repeat them for each triangle.
+    """
+    vertices, place = points.unique(dim=0, return_inverse=True)
+    index = place[faces].numpy(force=True)
+    kept = (index != np.roll(index, 1, axis=1)).all(-1)
+    first, last = index[kept].ravel(), np.roll(index[kept], -1, axis=1).ravel()
+    both = [first * len(vertices) + last, last * len(vertices) + first]
+    edges = np.unique(np.concatenate(both), return_inverse=True)[1]
+    forward, backward = (np.bincount(e, minlength=edges.max() + 1) for e in np.split(edges, 2))
+    unequal = forward != backward
+    twice = (unequal & (forward > 1)).nonzero()[0]
+    if len(twice):
+        given = faces.numpy(force=True)[kept]
+        sides = np.stack([given, np.roll(given, -1, axis=1)], axis=-1).reshape(-1, 2)
+        edge = tuple(sides[(edges[: len(first)] == twice[0]).argmax()].tolist())
         raise ValueError(
             f"{name}: expected triangles that traverse an edge between them in opposite directions, got "
-            f"the edge {edge} {counts.max()} times in one. Pass "
+            f"the edge {edge} {forward[twice[0]]} times in one. Pass "
             'normals="unoriented", or repair the mesh, for example with trimesh.repair.fix_normals.'
         )
-    if not np.array_equal(edges, np.unique(last * size + first)):
+    if unequal.any():
         return False
+    corners = points[faces]
     middle = corners.mean(1) - corners.mean((0, 1))
     volume = (middle * vectors).sum() / 3
     bound = torch.linalg.vector_norm(vectors, dim=-1).sum() ** 1.5

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import reprlib
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
@@ -171,14 +170,7 @@ def read_meshes(
     vertices, marks = with_given(arrays, normals, atoms, wording)
     corners, triangles, shares = [], [], []
     for i, (points, (_, given)) in enumerate(zip(vertices, read, strict=True)):
-        faces = real_array(given, f"Faces of mesh {i}")
-        index = to_tensor(faces, torch.int64, points.device)
-        valid = tuple(index.shape[1:]) == (3,) and len(index) > 0
-        if not valid or not 0 <= int(index.min()) <= int(index.max()) < len(points):
-            raise ValueError(
-                f"{wording((i,))}: expected triangles, faces of shape (f, 3) that index its vertices "
-                f"from 0 to {len(points) - 1}, got {reprlib.repr(index.tolist())}."
-            )
+        index = _triangles(given, points, wording((i,)))
         corners.append(index)
         areas = triangle_areas(points[index])
         triangles.append((points[index], areas))
@@ -200,6 +192,25 @@ def read_meshes(
         ]
     middles = [(each.mean(1), areas) for each, areas in triangles]
     return _atoms(found, middles, drawn, marks, normals, wording)
+
+
+def _triangles(given: Data, points: Tensor, name: str) -> Tensor:
+    """Convert the faces of a mesh to an ``f x 3`` tensor of the vertices of triangles.
+
+    Raises:
+        ValueError: If they are not triangles, or refer to a vertex that does not exist.
+    """
+    faces = to_tensor(real_array(given, f"Faces of {name}"), torch.float64, points.device)
+    index, found = faces.long(), f"shape {tuple(faces.shape)}"
+    if index.shape[1:] == (3,) and len(index):
+        wrong = ((index < 0) | (index >= len(points)) | (index != faces)).any(-1).nonzero()
+        if not len(wrong):
+            return index
+        found = f"{faces[wrong[0, 0]].tolist()} as face {int(wrong[0, 0])}"
+    raise ValueError(
+        f"{name}: expected triangles, faces of shape (f, 3) that index its vertices from 0 to "
+        f"{len(points) - 1}, got {found}."
+    )
 
 
 def _atoms(

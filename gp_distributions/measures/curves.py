@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -30,8 +31,9 @@ def as_curves(train_Y: Tensor | ArrayLike) -> Tensor:
             is infinite; a curve has no known value, or an output has fewer than two; or so many
             are missing that exact inference would need too much memory.
     """
-    if isinstance(train_Y, list | tuple):
-        lengths = [np.size(curve) for curve in train_Y]
+    given: Any = train_Y
+    if isinstance(given, list | tuple) or getattr(given, "dtype", None) == np.dtype(object):
+        lengths = [math.prod(np.shape(curve)) for curve in given]
         for number, length in enumerate(lengths):
             if length != lengths[0]:
                 raise ValueError(

@@ -532,7 +532,8 @@ class PointClouds(WeightedContainer):
 
         With normals, an atom is a position followed by the unit normal there, and atoms are the middles
         of triangles, weighted by area. Normals point outward if the mesh is closed, and otherwise to the
-        side from which the vertices of a triangle are counterclockwise.
+        side from which the vertices of a triangle are counterclockwise. Several closed surfaces in one
+        mesh keep their orientations relative to each other, as that of a cavity has to be.
 
         Args:
             meshes: A list with a pair ``(vertices, faces)`` for each mesh: an ``n_i x d`` tensor or

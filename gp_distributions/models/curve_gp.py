@@ -128,19 +128,21 @@ class CurveGP(SharedKernelGP):
         return self.output_factor @ self.output_factor.mT
 
     def decomposed(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the errors of the mean, ``T x M``, and eigenvalues and eigenvectors of :math:`k`."""
+        """Return the errors of the mean, ``T x M``, and eigenvalues and eigenvectors of :math:`k`.
+
+        Errors of missing values are those of what stands in for them.
+        """
         rows = self.embedded_rows(self.train_inputs[0])
         K = covariance(self.covar_module, self._compared(rows)).squeeze(-3)
         errors = (self.train_targets - self.mean_module(rows.rows)).mT
-        return errors.masked_fill(self.missing, torch.nan), *torch.linalg.eigh(K)
+        return errors, *torch.linalg.eigh(K)
 
     def conditioned(self) -> KroneckerSystem:
         """Return the decomposition given the training curves."""
         errors, values, vectors = self.decomposed()
         shared = values + self.likelihood.noise
-        return KroneckerSystem.of(
-            errors, shared, vectors, self.output_covariance, self.output_noise
-        )
+        known = errors.masked_fill(self.missing, torch.nan)
+        return KroneckerSystem.of(known, shared, vectors, self.output_covariance, self.output_noise)
 
     def latent_marginals(
         self, rows: Tensor, given: KroneckerSystem, functionals: Tensor | None = None
@@ -203,8 +205,9 @@ class CurveGP(SharedKernelGP):
         spread = torch.einsum("...pa,...qa,ab->...pqb", rotated, rotated, given.gains)
         full = prior[..., None, None] * (units @ self.output_covariance @ units.mT)
         full = full - (scaled * spread.unsqueeze(-2)) @ scaled.mT
-        lost = rotated.unsqueeze(-3) @ given.reduction @ scaled.mT
-        full = full + torch.einsum("...kpj,...kql->...pqjl", lost, lost)
+        for part in given.reduction.split(_CHUNK):
+            lost = torch.einsum("...pa,kab,...jb->...kpj", rotated, part, scaled)
+            full = full + torch.einsum("...kpj,...kql->...pqjl", lost, lost)
         if isinstance(observation_noise, Tensor) or observation_noise:
             noise = self._output_noises()
             if isinstance(observation_noise, Tensor):

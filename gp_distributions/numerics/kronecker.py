@@ -17,13 +17,19 @@ Source: Rakitsch et al. 2013.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from gp_distributions.numerics.linear_algebra import cholesky
+
+
+def scaled_eigenvectors(row_values: Tensor, C: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+    r"""Return :math:`D^{-1/2} U` and the eigenvalues of :math:`A^{-1}` in the basis :math:`E`."""
+    scale = noise.rsqrt().unsqueeze(-1)
+    values, columns = torch.linalg.eigh(scale * C * scale.mT)
+    return scale * columns, 1 / (torch.outer(row_values.clamp_min(0), values.clamp_min(0)) + 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,8 +39,6 @@ class KroneckerSystem:
     Attributes:
         rows: The eigenvectors :math:`Q`, ``N x N``.
         columns: The scaled eigenvectors :math:`D^{-1/2} U`, ``M x M``.
-        row_values: The eigenvalues :math:`S`.
-        noise: The noise variances :math:`d`.
         gains: The eigenvalues of :math:`A^{-1}` in the basis :math:`E`, ``N x M``.
         filled: The values, with conditional means in place of missing ones, ``N x M``.
         weights: :math:`E^{-1} A^{-1}` times these values, ``N x M``.
@@ -45,8 +49,6 @@ class KroneckerSystem:
 
     rows: Tensor
     columns: Tensor
-    row_values: Tensor
-    noise: Tensor
     gains: Tensor
     filled: Tensor
     weights: Tensor
@@ -67,57 +69,25 @@ class KroneckerSystem:
             C: The covariances of columns, ``M x M``.
             noise: The noise variances of columns.
         """
-        scale = noise.rsqrt().unsqueeze(-1)
-        column_values, columns = torch.linalg.eigh(scale * C * scale.mT)
-        columns, row_values = scale * columns, row_values.clamp_min(0)
-        gains = 1 / (torch.outer(row_values, column_values.clamp_min(0)) + 1)
+        columns, gains = scaled_eigenvectors(row_values, C, noise)
         missing = values.isnan().nonzero()
         i, j = missing.unbind(-1)
         inverse = gains * (rows[i].unsqueeze(-1) * columns[j].unsqueeze(-2))
         inverse = (rows @ inverse @ columns.mT)[:, i, j]
         factor = cholesky(inverse) if len(i) else inverse
         units = values.new_zeros(len(i), *values.shape)
-        units[:, i, j] = torch.linalg.inv(factor)
+        one = torch.eye(len(i), dtype=values.dtype, device=values.device)
+        units[:, i, j] = torch.linalg.solve_triangular(factor, one, upper=False)
         filled = values.nan_to_num()
         start = rows @ (gains * (rows.mT @ filled @ columns)) @ columns.mT
         filled[i, j] = -torch.cholesky_solve(start[i, j].unsqueeze(-1), factor).squeeze(-1)
         return cls(
-            *(rows, columns, row_values, noise, gains, filled),
+            *(rows, columns, gains, filled),
             gains * (rows.mT @ filled @ columns),
             missing,
             factor,
             gains * (rows.mT @ units @ columns),
         )
-
-    @property
-    def log_density(self) -> Tensor:
-        """The log density of the known entries."""
-        known = self.gains.numel() - len(self.missing)
-        logdet = len(self.gains) * self.noise.log().sum() - self.gains.log().sum()
-        logdet = logdet + 2 * self.factor.diagonal().log().sum()
-        quadratic = (self.weights.square() / self.gains).sum()
-        return -0.5 * (quadratic + logdet + known * math.log(2 * math.pi))
-
-    @property
-    def gradients(self) -> tuple[Tensor, Tensor]:
-        r"""The gradients of the log density in :math:`C`, ``M x M``, and in the noise variances.
-
-        With :math:`\alpha = A^{-1} y` and :math:`P = A^{-1} - R R^\top`, the first is
-
-        .. math::
-            \tfrac12 \Bigl(\alpha^\top K \alpha - \sum_{ii'} K_{ii'} P_{(i, \cdot), (i', \cdot)}\Bigr).
-
-        It is computed in the basis of eigenvectors, whose derivatives are not needed.
-        """
-        parts = torch.cat([self.weights.unsqueeze(0), self.reduction])
-
-        def contracted(values: Tensor) -> Tensor:
-            inner = (parts * values).flatten(0, 1).mT @ parts.flatten(0, 1)
-            inner = inner - torch.diag((self.gains * values).sum(0))
-            return 0.5 * self.columns @ inner @ self.columns.mT
-
-        values = self.row_values.unsqueeze(-1)
-        return contracted(values), contracted(torch.ones_like(values)).diagonal()
 
     def left_out(self) -> tuple[Tensor, Tensor]:
         """Predict each row, noise included, from the known entries of all others.

@@ -509,10 +509,12 @@ def test_meshes_are_differentiable(atoms):
 @pytest.mark.parametrize(
     ("mesh", "message"),
     [
-        ((CORNERS, FACES + 1), r"Mesh 1: expected triangles, .* its vertices from 0 to 7"),
-        ((CORNERS, FACES - 1), r"Mesh 1: expected triangles, .* its vertices from 0 to 7"),
-        ((CORNERS, FACES[:, :2]), r"Mesh 1: expected triangles, faces of shape \(f, 3\)"),
-        ((CORNERS, FACES[:0]), r"Mesh 1: expected triangles, faces of shape \(f, 3\)"),
+        ((CORNERS, FACES + 1), r"Mesh 1: .* from 0 to 7, got \[5.0, 7.0, 8.0\] as face 2"),
+        ((CORNERS, FACES - 1), r"Mesh 1: .* from 0 to 7, got \[-1.0, 0.0, 2.0\] as face 0"),
+        ((FACES, CORNERS / 2), r"Mesh 1: .* from 0 to 11, got \[-0.5, -0.5, -0.5\] as face 0"),
+        ((CORNERS, FACES / 2), r"Mesh 1: .* got \[0.0, 0.5, 1.5\] as face 0"),
+        ((CORNERS, FACES[:, :2]), r"Mesh 1: .* faces of shape \(f, 3\) .* got shape \(12, 2\)"),
+        ((CORNERS, FACES[:0]), r"Mesh 1: .* faces of shape \(f, 3\) .* got shape \(0, 3\)"),
         ((CORNERS * 0, FACES), r"Mesh 1: expected areas with a positive, finite sum, got 0\.0"),
         ((ON_A_LINE, FACES), r"Mesh 1: expected areas with a positive"),
         ((CORNERS[:, :2], FACES), r"Mesh 1: expected 3 columns as in mesh 0, got 2"),

@@ -85,6 +85,30 @@ def test_open_mesh_keeps_the_orientation_of_its_faces() -> None:
         assert normals_of(clouds)[0].tolist() == [[0.0, 0.0, side]]
 
 
+SOUP = np.array(CORNERS)[np.array(FACES)].reshape(-1, 3)
+BESIDE = np.array(CORNERS) - [0, 1, 1]  # touches the other along the edge from 0 to 1
+INSIDE = np.array(CORNERS) / 4 + 0.1
+
+
+@pytest.mark.parametrize(
+    ("vertices", "faces", "volume"),
+    [
+        (SOUP, np.arange(12).reshape(4, 3), 1.0),
+        (SOUP, np.arange(12)[::-1].reshape(4, 3).copy(), 1.0),
+        ([*CORNERS, [9.0, 9.0, 9.0]], FACES, 1.0),
+        (CORNERS, [*FACES, [3, 3, 1]], 1.0),
+        ([*CORNERS, *BESIDE.tolist()], np.vstack([FACES, np.array(FACES) + 4]), 2.0),
+        ([*CORNERS, *INSIDE], np.vstack([FACES, np.array(FACES)[:, ::-1] + 4]), 1 - 1 / 64),
+    ],
+    ids=["repeated", "repeated, turned", "not used", "no area", "touching", "cavity"],
+)
+def test_degenerate_meshes_have_outward_normals(vertices: Any, faces: Any, volume: float) -> None:
+    """The flux of positions through the surface is three times the volume, here in tetrahedra."""
+    clouds = PointClouds.from_meshes([(vertices, faces)], normals=True)
+    flux = clouds.weights * (clouds.positions * normals_of(clouds)).sum(-1)
+    assert (flux.sum() * clouds.mass).item() == pytest.approx(volume / 2, rel=1e-12)
+
+
 def test_unoriented_normals_are_those_of_either_direction() -> None:
     products = [
         normals_of(PointClouds.from_curves([curve], closed=False, normals="unoriented"))[0]
@@ -104,6 +128,7 @@ def test_unoriented_normals_are_those_of_either_direction() -> None:
 EIGHT = [[0.0, 0.0], [1.0, 1.0], [1.0, 0.0], [0.0, 1.0]]
 TWICE = [[0, 1, 2], [0, 1, 3]]
 FLAT = [[0, 1, 2], [2, 1, 0]]
+TURNED = [[0, 1, 2], [5, 4, 3], [6, 7, 8], [9, 10, 11]]
 
 
 @pytest.mark.parametrize(
@@ -119,6 +144,10 @@ FLAT = [[0, 1, 2], [2, 1, 0]]
             r"Mesh 0.*edge \(0, 1\) 2",
         ),
         (lambda n: PointClouds.from_meshes([(CORNERS, FLAT)], normals=n), "Mesh 0: .*volume of 0"),
+        (
+            lambda n: PointClouds.from_meshes([(SOUP, TURNED)], normals=n),
+            r"Mesh 0: .*edge \(3, 5\) 2",
+        ),
     ],
 )
 def test_shapes_without_orientation(read: Callable[[Any], PointClouds], message: str) -> None:
