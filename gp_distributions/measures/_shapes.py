@@ -200,7 +200,7 @@ def _triangles(given: Data, points: Tensor, name: str) -> Tensor:
     Raises:
         ValueError: If they are not triangles, or refer to a vertex that does not exist.
     """
-    faces = to_tensor(real_array(given, f"Faces of {name}"), torch.float64, points.device)
+    faces = to_tensor(real_array(given, f"Faces of {name.lower()}"), torch.float64, points.device)
     index, found = faces.long(), f"shape {tuple(faces.shape)}"
     if index.shape[1:] == (3,) and len(index):
         wrong = ((index < 0) | (index >= len(points)) | (index != faces)).any(-1).nonzero()
