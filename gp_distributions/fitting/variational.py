@@ -42,7 +42,7 @@ from gp_distributions.numerics.linear_algebra import cholesky
 _LEAST, _EFFECT = 0.1, 0.01
 # A step that improves the bound by less, for each cloud, is the last: the last digits of the variational
 # distribution take most of the steps.
-_FTOL = 1e-7
+_FTOL = 1e-6
 
 
 @fit.register
@@ -168,7 +168,9 @@ def _by_sites(model: VariationalDistributionGP) -> Iterator[None]:
         model.train()
         with torch.no_grad():
             strategy._clear_cache()
-            whole.initialize_variational_distribution(sites())
+            found = sites()
+            posterior = MultivariateNormal(found.mean, found.covariance_matrix)
+            whole.initialize_variational_distribution(posterior)
             strategy._clear_cache()
         strategy._variational_distribution = whole
         model.eval()
@@ -189,11 +191,12 @@ def _posterior(
     """Return the posterior of whitened inducing values given latent values with noise."""
     projected, _ = model.variational_strategy.projected(model.train_rows)
     precise = projected / noise
-    precision = torch.eye(len(projected)).to(projected) + precise @ projected.mT
-    covariance = torch.cholesky_inverse(cholesky(precision))
-    mean = covariance @ precise @ (values - model.mean_module(model.train_rows))
-    root = TriangularLinearOperator(cholesky(covariance))
-    return MultivariateNormal(mean, CholLinearOperator(root))
+    identity = torch.eye(len(projected)).to(projected)
+    factor = cholesky(identity + precise @ projected.mT)
+    root = torch.linalg.solve_triangular(factor.mT, identity, upper=True)
+    errors = values - model.mean_module(model.train_rows)
+    covariance = CholLinearOperator(TriangularLinearOperator(root, upper=True))  # root @ root.mT
+    return MultivariateNormal(root @ (root.mT @ (precise @ errors)), covariance)
 
 
 def _starts(
