@@ -9,13 +9,14 @@ bag. There are 100 bags to train and 200 to test, of the seeds from 2000.
 - ``shares of 10``, ``of 100``, ``of 1000``: binomial with the logistic function of ``F``;
 - ``outliers``: ``F`` with normal noise of 0.1, to which a tenth of the bags add normal errors of 4.
 
-``own`` is ``VariationalDistributionGP`` with the likelihood of the task; ``Gaussian`` is
-``DistributionGP`` on the targets, rates or shares, with the same default kernel, whose probability of a
-count is its mass within half a count; ``logarithms`` is the same on logarithms of rates, or logits of
-shares, of counts plus one half. Scores are means over seeds: coverage of 95% intervals and of randomised
-ones, for which the probability integral transform is drawn uniformly within the observed count; mean log
-probability of counts, or log density with outliers; its paired ``gain`` over ``Gaussian``, with the
-standard ``error`` over seeds; and ``rmse`` of the expected rates, shares or targets.
+``own`` is ``VariationalDistributionGP`` with the likelihood of the task, which chooses its kernel;
+``Gaussian`` is ``DistributionGP`` on the targets, rates or shares, with the isotropic default kernel,
+whose probability of a count is its mass within half a count; ``logarithms`` is the same on logarithms of
+rates, or logits of shares, of counts plus one half. Scores are means over seeds: coverage of 95%
+intervals and of randomised ones, for which the probability integral transform is drawn uniformly within
+the observed count; mean log probability of counts, or log density with outliers; its paired ``gain`` over
+``Gaussian``, with the standard ``error`` over seeds; and ``rmse`` of the expected rates, shares or
+targets.
 
     python -m benchmarks.prediction.counts [--quick] [--seeds 20]
 """

@@ -1,4 +1,4 @@
-"""The choice of the metric of a model without a kernel: isotropic, or a mixture over exponents."""
+"""The choice of the metric of a model without a kernel: isotropic, or on principal components."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from gp_distributions.fitting.ascent import (
 from gp_distributions.fitting.sampling_noise import learn_sampling_noise
 from gp_distributions.fitting.starts import start_at_medians
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
-from gp_distributions.models.choice import ISOTROPIC, MIXTURE, Choice
+from gp_distributions.models.choice import ISOTROPIC, MIXTURE, PRINCIPAL, Choice
 from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.equal_mixture import EqualMixture
@@ -60,6 +60,7 @@ def choose_metric(
     progress: bool = False,
     name: str | None = None,
     principal: Sequence[PrincipalDistance] | None = None,
+    alternative: str = MIXTURE,
 ) -> None:
     r"""Choose the metric of a model in place, after its isotropic default kernel has been fitted.
 
@@ -80,10 +81,14 @@ def choose_metric(
         name: ``"isotropic"`` or ``"mixture"`` to skip the comparison. Default: compare.
         principal: Distances of the principal members, which are then the same in all folds. Default:
             :func:`principal_distances` of the training clouds, or of those of a fold.
+        alternative: ``"mixture"``, or ``"principal"`` for the first principal member alone, with a
+            Gaussian profile. The model then takes its kernel, noise and mean.
     """
     model.mixture = model.choice = None
     # The distance of the linear member is the same in all folds.
-    others = partial(_unfitted, principal=principal, embeddings=_mean_embeddings(model))
+    others: Others = partial(_unfitted, principal=principal, embeddings=_mean_embeddings(model))
+    if alternative == PRINCIPAL:
+        others = _smooth
     with (
         ascending(model, "Choosing", options, progress=progress) as ascent,
         collected(JitterWarning),
@@ -95,17 +100,20 @@ def choose_metric(
         if name is None:
             if num_clouds >= _FEWEST:
                 fitted = _fitted(some, others, seed, ascent)
-                found = _compared(some, others, fitted, seed, ascent.tick)
-            gains = found and found[MIXTURE] - found[ISOTROPIC] > _GAIN
-            name = MIXTURE if gains else ISOTROPIC
+                found = _compared(some, others, fitted, seed, ascent.tick, alternative)
+            gains = found and found[alternative] - found[ISOTROPIC] > _GAIN
+            name = alternative if gains else ISOTROPIC
+        distance = model.covar_module.base_kernel.distance
+        factor = distance.normals_factor.item() if distance.num_normals else None
+        if name != ISOTROPIC and (not fitted or some is not model):
+            fitted = _fitted(model, others, seed, ascent)  # those of a subset do not serve all
         if name == MIXTURE:
             members = [model.with_kernel(model.covar_module)]
             members[0].likelihood, members[0].mean_module = model.likelihood, model.mean_module
-            if not fitted or some is not model:  # those of a subset do not serve all
-                fitted = _fitted(model, others, seed, ascent)
             model.mixture = EqualMixture(members + fitted)
-        distance = model.covar_module.base_kernel.distance
-        factor = distance.normals_factor.item() if distance.num_normals else None
+        elif name == PRINCIPAL:
+            for part in ("covar_module", "likelihood", "mean_module"):
+                setattr(model, part, getattr(fitted[0], part))
         model.choice = Choice(name, found, _FOLDS if found else 0, num_clouds, factor)
 
 
@@ -192,15 +200,23 @@ def _unfitted(
         yield model.with_kernel(scaled)
 
 
+def _smooth(model: DistributionGP) -> Iterator[DistributionGP]:
+    """Yield a model with a Gaussian profile and a lengthscale for each principal component."""
+    rows = model._compared(model.embedded_rows(model.train_inputs[0]))
+    distance = principal_distances(model.covar_module.base_kernel.distance, rows)[0]
+    yield model.with_kernel(ScaleKernel(DistributionKernel(distance, "gaussian")).to(rows.rows))
+
+
 def _compared(
     model: DistributionGP,
     others: Others,
     fitted: list[DistributionGP],
     seed: int,
     tick: Callable[[], object],
+    name: str,
 ) -> dict[str, float]:
     """Return the mean held-out log density of each alternative, given the other members, fitted."""
-    totals = {ISOTROPIC: 0.0, MIXTURE: 0.0}
+    totals = {ISOTROPIC: 0.0, name: 0.0}
     for train, test in _folds(model, seed):
         part = model.subset(train)
         shared = {id(m): m for m in model.covar_module.base_kernel.distance.modules()}
@@ -212,12 +228,14 @@ def _compared(
                     value.copy_(known[..., : value.shape[-1]] if value.dim() else known)
             Ascent(member, tick, _LOOSE).maxima(member, [values_of(member)])
             member.eval()
-        mixture = isotropic.with_kernel(isotropic.covar_module).eval()
-        mixture.mixture = EqualMixture(members)
+        other = members[-1]
+        if name == MIXTURE:
+            other = isotropic.with_kernel(isotropic.covar_module).eval()
+            other.mixture = EqualMixture(members)
         rows = _rows_of(model, test)
         with together(rows):
-            for name, alternative in ((ISOTROPIC, isotropic), (MIXTURE, mixture)):
-                totals[name] += _log_density(alternative, model, rows.rows, test)
+            for each, alternative in ((ISOTROPIC, isotropic), (name, other)):
+                totals[each] += _log_density(alternative, model, rows.rows, test)
     size = model.train_targets.shape[-1]
     return {name: total / size for name, total in totals.items()}
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-#: The two alternatives.
-ISOTROPIC, MIXTURE = "isotropic", "mixture"
+#: The default, and its alternative in models of numbers and of classes, and in variational ones.
+ISOTROPIC, MIXTURE, PRINCIPAL = "isotropic", "mixture", "principal"
 
 
 @dataclass(frozen=True)
@@ -14,8 +14,8 @@ class Choice:
     """The metric that :func:`fit` chose for a model without a kernel, and why.
 
     Attributes:
-        name: ``"isotropic"``, the default kernel, or ``"mixture"``, the equal mixture of it with
-            others.
+        name: ``"isotropic"``, the default kernel; ``"mixture"``, the equal mixture of it with others;
+            or ``"principal"``, a Gaussian kernel with a lengthscale for each principal component.
         log_densities: Mean log density of a held-out target by the name of the alternative, in units in
             which the targets have a standard deviation of one; of classes, mean log probability of a
             held-out label. Empty if there were too few clouds to compare, or nothing to choose.
@@ -45,7 +45,11 @@ class Choice:
         return chosen - min(self.log_densities.values())
 
     def __str__(self) -> str:
-        title = {ISOTROPIC: "One isotropic kernel", MIXTURE: "Mixture of kernels"}
+        title = {
+            ISOTROPIC: "One isotropic kernel",
+            MIXTURE: "Mixture of kernels",
+            PRINCIPAL: "Gaussian kernel of principal components",
+        }
         if not self.log_densities and self.name == MIXTURE:
             return f"{title[self.name]}, not compared with the isotropic one"
         if not self.log_densities:

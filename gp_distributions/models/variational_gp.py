@@ -6,13 +6,14 @@ from typing import Any, Literal, NoReturn
 
 import torch
 from botorch.exceptions.errors import UnsupportedError
-from gpytorch.constraints import Positive
+from gpytorch.constraints import GreaterThan
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import Likelihood
 from gpytorch.means import ConstantMean, Mean
 from gpytorch.models import ApproximateGP
 from gpytorch.priors import LogNormalPrior
+from gpytorch.utils.memoize import cached
 from gpytorch.variational import CholeskyVariationalDistribution, VariationalStrategy
 from linear_operator import LinearOperator, to_linear_operator
 from linear_operator.operators import DiagLinearOperator
@@ -25,7 +26,8 @@ from gp_distributions.kernels.covariances import covariance
 from gp_distributions.measures.arrays import integer
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.measures.training_data import TrainingData
-from gp_distributions.models.arguments import adapt_kernel, kernel_for
+from gp_distributions.models.arguments import adapt_kernel, chooses_metric, kernel_for
+from gp_distributions.models.choice import Choice
 from gp_distributions.models.exact_inference import ExactMultivariateNormal, Moments
 from gp_distributions.models.inducing import choose_features
 from gp_distributions.models.likelihoods import check_targets, likelihood_for
@@ -38,6 +40,8 @@ Known = Tensor | ArrayLike | None
 
 # Jitter of the covariance of inducing clouds, a share of the mean prior variance.
 _JITTER = 1e-6
+# The smallest variance of the effects of clouds, of which the prior needs the logarithm.
+_LEAST_EFFECT = 1e-8
 
 
 class CloudStrategy(VariationalStrategy):
@@ -46,6 +50,11 @@ class CloudStrategy(VariationalStrategy):
     @property
     def variational_distribution(self) -> MultivariateNormal:
         """The distribution of whitened inducing values, which GPyTorch would not see change."""
+        return self._within_call() if self.training else self._variational_distribution()
+
+    @cached(name="variational_distribution_memo")  # type: ignore[untyped-decorator]
+    def _within_call(self) -> MultivariateNormal:
+        """Return the distribution, which the bound needs twice."""
         return self._variational_distribution()
 
     def projected(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -53,6 +62,15 @@ class CloudStrategy(VariationalStrategy):
 
         In training, the values of training clouds include the effects of clouds.
         """
+        whole = self.training and x is self.model.train_rows
+        return self._project_training(x) if whole else self._project(x)
+
+    @cached(name="projected_memo", ignore_args=True)  # type: ignore[untyped-decorator]
+    def _project_training(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Return what is explained of the training rows, which the bound needs twice."""
+        return self._project(x)
+
+    def _project(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
         model = self.model
         kernel, effect = model.covar_module, model.effect_variance
         inducing, rows = model.held(self.inducing_points), model.held(x)
@@ -116,7 +134,9 @@ class VariationalDistributionGP(TargetPredictions, ApproximateGP):
     Args:
         train_X: The ``T`` training clouds, as for :class:`DistributionGP` but without batch axes.
         train_Y: The ``T`` targets: counts, numbers of successes, or numbers.
-        covar_module: A kernel on rows. Default: as for :class:`DistributionGP`, before it chooses.
+        covar_module: A kernel on rows. Default: as for :class:`DistributionGP`, until :func:`fit`
+            chooses between it and a Gaussian kernel with a lengthscale for each principal component of
+            its distance (``choice``), by the held-out log density of link values.
         likelihood: ``"poisson"``, ``"binomial"``, ``"student_t"``, or a likelihood of GPyTorch with one
             latent value, such as ``NegativeBinomialLikelihood``.
         exposure: Exposures of the training clouds, for ``"poisson"``: populations, areas or hours.
@@ -192,9 +212,12 @@ class VariationalDistributionGP(TargetPredictions, ApproximateGP):
         if overdispersion and getattr(self.likelihood, "argument", None) is not None:
             prior = LogNormalPrior(loc=-6.0, scale=2.0)
             self.raw_effect_variance = Parameter(torch.tensor(-4.0))
-            self.register_constraint("raw_effect_variance", Positive(torch.exp, torch.log))
+            floor = GreaterThan(_LEAST_EFFECT, torch.exp, torch.log)
+            self.register_constraint("raw_effect_variance", floor)
             self.register_prior("effect_prior", prior, "effect_variance")
         self.unit_findings = findings
+        self.choice: Choice | None = None
+        self.chooses_metric = chooses_metric(data.X, covar_module)
         self.encoding, self._squeeze_output = data.encoding, data.squeeze
         self.num_inducing, self.seed = number, seed
         self._held: list[EmbeddedRows] = []
@@ -213,11 +236,13 @@ class VariationalDistributionGP(TargetPredictions, ApproximateGP):
     @property
     def effect_variance(self) -> Tensor | float:
         """Variance of the effects of clouds beside :math:`F`, 0 without them."""
-        return 0.0 if self.raw_effect_variance is None else self.raw_effect_variance.exp()
+        raw = self.raw_effect_variance
+        return 0.0 if raw is None else self.raw_effect_variance_constraint.transform(raw)
 
     @effect_variance.setter
     def effect_variance(self, value: Tensor) -> None:
-        self.initialize(raw_effect_variance=value.log())
+        raw = self.raw_effect_variance_constraint.inverse_transform(value)
+        self.initialize(raw_effect_variance=raw)
 
     @property
     def train_inputs(self) -> tuple[Tensor, ...]:

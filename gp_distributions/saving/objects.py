@@ -147,6 +147,9 @@ def _make_sparse(cls: type[SparseDistributionGP], described: dict[str, Any]) -> 
     return cls.from_sums(**parts, **attributes, classes_=described.pop("classes"), **described)
 
 
+_AFTER = ("encoding", "choice", "chooses_metric")
+
+
 def _variational(model: VariationalDistributionGP) -> dict[str, Any]:
     targets = model.train_targets
     options = ("covar_module", "likelihood", "mean_module", "num_inducing", "seed")
@@ -154,14 +157,14 @@ def _variational(model: VariationalDistributionGP) -> dict[str, Any]:
         "data": [model.train_rows, targets if model._squeeze_output else targets.unsqueeze(-1)],
         "options": {name: getattr(model, name) for name in options} | model.train_known,
         "overdispersion": model.raw_effect_variance is not None,
-        "encoding": model.encoding,
+        "after": {name: getattr(model, name) for name in _AFTER},
     }
 
 
 def _make_variational(cls: Any, described: dict[str, Any]) -> Any:
     options = described["options"] | {"overdispersion": described["overdispersion"]}
     model = cls(*described["data"], **options)
-    model.encoding = described["encoding"]
+    vars(model).update(described["after"])
     return model
 
 

@@ -35,6 +35,7 @@ from gp_distributions import (
     load,
     save,
 )
+from gp_distributions.kernels.default import default_kernel
 from gp_distributions.models import PoissonRateLikelihood
 from gp_distributions.warnings import ConvergenceWarning
 
@@ -218,6 +219,35 @@ def test_loaded_models_predict_the_same_bits(kind: str, tmp_path: Path) -> None:
     assert "VariationalDistributionGP" in repr(loaded)
     with pytest.warns(ConvergenceWarning):
         fit(loaded, init="current", progress=False, options={"maxiter": 2, "ftol": 1e-12})
+
+
+def test_many_trials_choose_a_smooth_kernel_and_few_do_not(tmp_path: Path) -> None:
+    X, latent, rng = bags()
+    found = {}
+    for trials in (5, 1000):
+        y = torch.tensor(rng.binomial(trials, latent.sigmoid())).double()
+        options: dict[str, Any] = {"likelihood": "binomial", "trials": trials}
+        default = VariationalDistributionGP(X[TRAIN], y[TRAIN], **options)
+        kernel = default_kernel(X[TRAIN])
+        passed = VariationalDistributionGP(X[TRAIN], y[TRAIN], kernel, **options)
+        for model in (default, passed):
+            fit(model, restarts=0, progress=False)
+        assert default.choice is not None
+        assert passed.choice is None
+        gain = (
+            default.log_prob(X[TEST], y[TEST], trials=trials).mean()
+            - passed.log_prob(X[TEST], y[TEST], trials=trials).mean()
+        )
+        found[trials] = default.choice.name, gain.item()
+    assert found[5] == ("isotropic", pytest.approx(0, abs=1e-3))
+    assert found[1000][0] == "principal"
+    assert found[1000][1] > 0.1
+    save(default, tmp_path / "model.gp")
+    loaded = load(tmp_path / "model.gp")
+    assert torch.equal(loaded.log_prob(X, y, trials=trials), default.log_prob(X, y, trials=trials))
+    assert str(loaded.choice) == str(default.choice)
+    fit(loaded, restarts=0, progress=False)  # from the isotropic kernel again
+    assert loaded.choice.gain == pytest.approx(default.choice.gain, abs=1e-3)
 
 
 def test_acquisition_functions_read_the_latent_value() -> None:
