@@ -30,7 +30,6 @@ from gp_distributions import (
 )
 from gp_distributions.fitting.choosing import choose_metric
 
-
 pytestmark = pytest.mark.usefixtures("short_fits")
 
 

@@ -23,7 +23,6 @@ from gp_distributions import (
 )
 from gp_distributions.fitting import scales
 
-
 pytestmark = pytest.mark.usefixtures("short_fits")
 
 

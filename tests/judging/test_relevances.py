@@ -29,7 +29,6 @@ from gp_distributions import (
 )
 from gp_distributions.judging import Relevance, RelevanceEntry
 
-
 pytestmark = pytest.mark.usefixtures("short_fits")
 
 

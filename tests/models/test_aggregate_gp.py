@@ -27,7 +27,6 @@ from gp_distributions import (
 from gp_distributions.kernels import ExpectedKernel, aggregate_kernel
 from gp_distributions.models import DrawNoiseLikelihood
 
-
 pytestmark = pytest.mark.usefixtures("short_fits")
 
 
