@@ -27,9 +27,12 @@ from benchmarks.league.standings import TOYS
 from gp_distributions.kernels import aggregate_kernel
 
 LONG, SEEDS = True, 2
-# What logistic regression on random features had in a prototype, on other folds: accuracy, log loss.
+# What logistic regression on random features had in a prototype: accuracy and log loss.
 ASKED = {"musk1": (0.897, 0.30), "musk2": (0.902, 0.26), "elephant": (0.835, 0.38)}
-_WHY = "The target is that of a prototype on other folds. The page has the peer on these."
+_WHY = (
+    "The target is within 0.02 of what the peer had in a prototype. Here the peer itself has 0.848 and "
+    "0.334 on musk2, and 0.807 and 0.456 on elephant."
+)
 
 
 def _within(column: str, place: int, sign: int) -> Target:

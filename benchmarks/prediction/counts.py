@@ -9,10 +9,10 @@ bag. There are 100 bags to train and 200 to test, of the seeds from 2000.
 - ``shares of 10``, ``of 100``, ``of 1000``: binomial with the logistic function of ``F``;
 - ``outliers``: ``F`` with normal noise of 0.1, to which a tenth of the bags add normal errors of 4.
 
-``own`` is ``VariationalDistributionGP`` with the likelihood of the task, which chooses its kernel;
-``Gaussian`` is ``DistributionGP`` on the targets, rates or shares, with the isotropic default kernel,
-whose probability of a count is its mass within half a count; ``logarithms`` is the same on logarithms
-of rates, or logits of shares, of counts plus one half. Scores are means over seeds: coverage of 95%
+``own`` is ``VariationalDistributionGP`` with the likelihood of the task; ``Gaussian`` is
+``DistributionGP`` on the targets, rates or shares, whose probability of a count is its mass within half
+a count; ``logarithms`` is the same on logarithms of rates, or logits of shares, of counts plus one half.
+No model is given a kernel: ``fit`` chooses that of each. Scores are means over seeds: coverage of 95%
 intervals and of randomised ones, for which the probability integral transform is drawn uniformly within
 the observed count; mean log probability of counts, or log density with outliers; its paired ``gain``
 over ``Gaussian``, with the standard ``error`` over seeds; and ``rmse`` of the expected rates, shares or
@@ -33,7 +33,6 @@ from torch import Tensor
 import gp_distributions as gd
 from benchmarks.harness import Options, Row, main, means, progress
 from benchmarks.judging import limit
-from gp_distributions.kernels.default import default_kernel
 from gp_distributions.numerics.predictive import cdf
 
 SEEDS = 20
@@ -115,7 +114,7 @@ def of_normal(
     """Return what is scored of a Gaussian model of transformed counts or shares."""
     X, targets, known, _ = data
     y = link(targets, known)
-    model = gd.DistributionGP(X[:train], y[:train], default_kernel(X[:train]))
+    model = gd.DistributionGP(X[:train], y[:train])
     mean, std = gd.fit(model, progress=False).predict(X[train:])
     ends = [link(targets[train:] + half, known[train:]) for half in (-0.5, 0.5)]
     lower, upper = (torch.special.ndtr((end - mean) / std) for end in ends)
@@ -168,7 +167,7 @@ def outliers(data: Data, train: int, rng: np.random.Generator) -> dict[str, Scor
     X, y, _, truth = data
     below, density, inside, mean = of_own("student_t", data, train)
     own = scored(below, density, inside, mean - truth[train:], rng)
-    model = gd.DistributionGP(X[:train], y[:train], default_kernel(X[:train]))
+    model = gd.DistributionGP(X[:train], y[:train])
     mean, std = gd.fit(model, progress=False).predict(X[train:])
     normal = torch.distributions.Normal(mean, std)
     inside = (y[train:] - mean).abs() <= 1.96 * std

@@ -119,9 +119,8 @@ class PieceSums:
         if not number_of(X):
             return None
         total: CollapsedSums | None = None
-        for chunk in chunks(
-            self.reader, X, *known
-        ):  # with many features, a few sums fill the memory
+        # With many features, a few sums fill the memory.
+        for chunk in chunks(self.reader, X, *known):
             part = self._sums(*chunk)
             total = part if total is None else total + part
         assert total is not None
