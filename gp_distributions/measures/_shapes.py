@@ -145,13 +145,14 @@ def read_meshes(
     normals: Normals,
     labels: npt.NDArray[Any] | None,
 ) -> tuple[Clouds, int]:
-    """Read meshes as vertices weighted by area, or as points drawn uniformly from the surface.
+    """Read meshes as vertices weighted by area, or as points drawn from equal parts of the surface.
 
     If normals are computed, the middles of triangles take the place of vertices.
 
     Args:
         meshes: The meshes, in any form that :func:`mesh_arrays` reads.
-        atoms: Number of points drawn from each mesh; None for the vertices.
+        atoms: Number of points drawn from each mesh, one from each of as many parts of equal area; None
+            for the vertices.
         seed: Random seed or generator.
         normals: Whether normals follow the positions, of which kind, or the normals themselves.
         labels: Labels of the meshes in error messages.
@@ -180,10 +181,11 @@ def read_meshes(
     found = validated(pad_arrays(vertices), pad_arrays(shares), wording)
     drawn = []
     if atoms is not None:
-        draws = np.random.default_rng(seed).random((len(read), integer(atoms, "atoms"), 3))
-        uniform = torch.from_numpy(1 - draws).to(
-            found[0]
-        )  # in (0, 1]: selects no triangle of area 0
+        count = integer(atoms, "atoms")
+        count = integer(atoms, "atoms")
+        draws = 1 - np.random.default_rng(seed).random((len(read), count, 3))  # in (0, 1]
+        draws[..., 0] = (draws[..., 0] + np.arange(count)) / count  # one in each of equal parts
+        uniform = torch.from_numpy(draws).to(found[0])
         drawn = [_sampled(*each, u) for each, u in zip(triangles, uniform, strict=True)]
     if are_computed(normals):
         marks = [

@@ -543,8 +543,9 @@ class PointClouds(WeightedContainer):
                 as STL, PLY or OBJ; or a polygon of shapely, which is divided into triangles, without
                 its holes. The ``labels`` are the keys of a dictionary, or the names of files without
                 their endings if all meshes are paths.
-            atoms: Number of points of equal weight, drawn uniformly from the surface, which replace
-                the vertices. Default: the vertices.
+            atoms: Number of points of equal weight, which replace the vertices: one from each of as many
+                parts of equal area, in the order of the faces, drawn uniformly from the part. Default:
+                the vertices.
             seed: Random seed or generator for these draws.
             normals: Whether to add normals, which needs meshes in space whose triangles have one
                 orientation. ``"unoriented"`` adds :math:`n n^\top` instead: its diagonal, and its

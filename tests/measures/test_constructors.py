@@ -490,6 +490,12 @@ def test_points_are_uniform_in_area():
     assert abs(x[upper].mean() - 1) < 5 * (9 / 18 / (0.7 * draws)) ** 0.5
 
 
+def test_equal_parts_of_the_surface_have_equally_many_points():
+    points = PointClouds.from_meshes([(CORNERS, FACES)], atoms=240, seed=3).points[0]
+    sides = torch.cat([(points - side).abs() < 1e-12 for side in (-1, 1)], -1)
+    assert sides.sum(0).tolist() == [40] * 6
+
+
 @pytest.mark.parametrize("atoms", [None, 5])
 def test_meshes_are_differentiable(atoms):
     vertices = torch.from_numpy(np.random.default_rng(0).normal(size=(4, 3))).requires_grad_()
