@@ -14,8 +14,9 @@ from sklearn.model_selection import KFold, StratifiedKFold
 import gp_distributions
 from benchmarks.harness import progress
 from benchmarks.league.bag_kernels import random_features, set_kernel
+from benchmarks.league.graphs import weisfeiler_lehman
 from benchmarks.league.networks import attention, deep_sets
-from benchmarks.league.ours import comparison, default, linear
+from benchmarks.league.ours import comparison, default, linear, sums
 from benchmarks.league.scores import Fold, Prediction, scored
 from benchmarks.league.sets import Task
 from benchmarks.league.tables import boosting, forest, gaussian_process, principal, support_vectors
@@ -29,13 +30,16 @@ PEERS: dict[str, Callable[[Fold], Prediction]] = {
     "GP": gaussian_process,
     "set kernel": set_kernel,
     "principal": principal,
+    "Weisfeiler-Lehman": weisfeiler_lehman,
     "random features": random_features,
     "DeepSets": deep_sets,
     "attention": attention,
 }
-# What explains losses; no part of the ranks.
-VARIANTS: dict[str, Callable[[Fold], Prediction]] = {"linear": linear}
+# What explains losses, and what sees more; no part of the ranks.
+VARIANTS: dict[str, Callable[[Fold], Prediction]] = {"linear": linear, "sums": sums}
 METHODS = OURS | PEERS | VARIANTS
+# What only some sets have, and which method needs it.
+NEEDS = {"principal": "aligned", "Weisfeiler-Lehman": "graphs", "sums": "atoms"}
 FOLDS, REPETITIONS, LARGE = 5, 3, 300
 # A measurement: set, method, scores, and at which repetition and fold.
 Line = dict[str, Any]
@@ -86,7 +90,7 @@ def measure(
         for number, fold in enumerate(folds(task, repetition))
         if number < most
     ]
-    methods = [m for m in methods if m != "principal" or task.aligned is not None]
+    methods = [m for m in methods if m not in NEEDS or getattr(task, NEEDS[m]) is not None]
     todo = [(m, *part) for part in parts for m in methods if (name, m, *part[:2]) not in done]
     file.parent.mkdir(parents=True, exist_ok=True)
     for method, repetition, number, fold in progress(todo, name):

@@ -44,3 +44,13 @@ def linear(fold: Fold) -> Prediction:
     order = torch.randperm(len(X), generator=torch.Generator().manual_seed(0))
     kernel = gd.DistributionKernel(distance, "linear", origin=X[order[:50]])
     return _fitted(fold, X, fold.test.clouds, ScaleKernel(kernel))
+
+
+def sums(fold: Fold) -> Prediction:
+    """Sums over atoms of a function of their surroundings."""
+    assert fold.train.atoms is not None
+    assert fold.test.atoms is not None
+    X, new = map(gd.surroundings, (fold.train.atoms, fold.test.atoms))
+    model = gd.SparseAggregateGP(X, fold.train.y, aggregate="sum", num_features=1000)
+    gd.fit(model, restarts=0, progress=False)
+    return _predicted(model, new, labelled=False)

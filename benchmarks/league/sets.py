@@ -6,7 +6,7 @@ The licences of the data in mil and aeon are not stated in these packages.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import distribution
 from pathlib import Path
@@ -41,11 +41,15 @@ class Task:
         clouds: The ``N`` bags.
         y: The ``N`` targets: numbers, or labels as strings.
         aligned: Coordinates of shapes at corresponding places, ``N x D``, if there are any.
+        graphs: Edges and labels of the nodes of graphs, if the bags are their nodes.
+        atoms: Atoms of molecules, if the bags are their pairs.
     """
 
     clouds: gd.PointClouds
     y: NDArray[Any]
     aligned: Array | None = None
+    graphs: NDArray[Any] | None = None
+    atoms: gd.PointClouds | None = None
 
     @property
     def labelled(self) -> bool:
@@ -53,8 +57,10 @@ class Task:
         return self.y.dtype.kind == "U"
 
     def __getitem__(self, index: Any) -> Task:
-        aligned = None if self.aligned is None else self.aligned[index]
-        return Task(self.clouds[torch.as_tensor(index)], self.y[index], aligned)
+        some = torch.as_tensor(index)
+        aligned, graphs = (a if a is None else a[index] for a in (self.aligned, self.graphs))
+        atoms = None if self.atoms is None else self.atoms[some]
+        return Task(self.clouds[some], self.y[index], aligned, graphs, atoms)
 
     def bags(self) -> list[Array]:
         """Return the atoms of each bag; all weights of a bag are equal."""
@@ -171,7 +177,8 @@ def molecules() -> Task:
     energies = qm9.atomisation(data)[some]
     counts = data.counts[some]
     left = energies - qm9.line(counts, energies, slice(None))
-    return Task(qm9.pairs(data.clouds[torch.from_numpy(some)]), left)
+    atoms = data.clouds[torch.from_numpy(some)]
+    return Task(qm9.pairs(atoms), left, atoms=atoms)
 
 
 def frame(name: str) -> Any:
@@ -236,7 +243,14 @@ def mutag() -> Task:
         steps.append(total / np.maximum(degrees, 1)[:, None])
     atoms = np.column_stack([*steps, degrees / 3])
     y = read("graph_labels").astype(str)
-    return task([atoms[owners == k] for k in range(1, len(y) + 1)], y)
+    numbers = range(1, len(y) + 1)
+    graphs = np.empty(len(y), dtype=object)
+    for graph in numbers:
+        inside = owners[rows] == graph
+        nodes = np.flatnonzero(owners == graph)
+        edges = set(zip(rows[inside].tolist(), columns[inside].tolist(), strict=True))
+        graphs[graph - 1] = edges, dict(zip(nodes.tolist(), labels[nodes].tolist(), strict=True))
+    return replace(task([atoms[owners == k] for k in numbers], y), graphs=graphs)
 
 
 # In order of cost.

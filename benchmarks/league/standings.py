@@ -27,7 +27,8 @@ the training bags:
   four bandwidths; ``DeepSets`` and ``attention`` (gated, Ilse et al. 2018), with the log size beside
   the mean of features, five networks each, each stopped by another fifth of the bags, and averaged;
 - on shapes with correspondence: ``principal``, a GP with a lengthscale for each of up to 30 principal
-  coordinates of corresponding points, which no other method sees (``airfoils``, ``blades``, ``leaf``).
+  coordinates of corresponding points, which no other method sees (``airfoils``, ``blades``, ``leaf``);
+- on graphs (``MUTAG``): an SVM with the ``Weisfeiler-Lehman`` kernel of 1 to 5 steps (package grakel).
 
 Five folds, the same for all, and three repetitions up to 300 bags; ``folds`` says how many were
 measured so far. Of peers without intervals, the deviation is that of residuals of held-out training
@@ -38,7 +39,8 @@ folds of a set are missing is left out there, and ``peers`` counts those that ar
 more than the number of better peers; the other of ours does not count. ``near`` counts the sets of
 ``classified`` ones where the log loss is first or second. ``seconds`` include the choice of
 hyperparameters and the predictions, on one thread, beside other work on the machine. ``linear``
-(that profile of the default MMD) only explains losses, and has no rank.
+(that profile of the default MMD) only explains losses, and ``sums`` (``SparseAggregateGP`` on
+``surroundings`` of atoms, on ``molecules``) sees more than the pairs; they have no rank.
 
     python -m benchmarks.league [SET ...] [--repetitions 3] [--folds 5] [--methods METHOD ...]
 """
