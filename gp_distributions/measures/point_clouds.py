@@ -718,8 +718,8 @@ class PointClouds(WeightedContainer):
         Args:
             space: Number of coordinates in which the distance is measured; the others are marks of the
                 atoms, such as charges. Default: all ``d``.
-            num_pairs: Number of pairs, drawn by weight with replacement, for each cloud. Use it for
-                large clouds, as ``n`` atoms have ``n (n - 1) / 2`` pairs. Default: all pairs.
+            num_pairs: Number of pairs, drawn evenly by weight with replacement, for each cloud. Use it
+                for large clouds, as ``n`` atoms have ``n (n - 1) / 2`` pairs. Default: all pairs.
             seed: Random seed for the pairs drawn, or a generator on the device of the clouds.
             features: A function :math:`f` of two ``P x d`` tensors, the first and the second atoms of
                 ``P`` pairs, that returns a ``P x D`` tensor, instead of the distance and the marks. It

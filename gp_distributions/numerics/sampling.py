@@ -10,6 +10,7 @@ from gp_distributions.numerics.quantiles import argsort
 # Two points or clouds coincide if their computed distance is at most this many rounding errors of
 # the largest distance.
 COINCIDENT = 100
+_GOLDEN = (5**0.5 - 1) / 2
 
 
 def apart(distances: Tensor, *, rounding: Tensor | float = 0.0) -> Tensor:
@@ -105,7 +106,10 @@ def draw_pairs(
 
     Without pairs of an atom with itself, the first atom is drawn with probabilities proportional to
     :math:`w_i (1 - w_i)`, and then the second among the others with probabilities
-    :math:`w_j / (1 - w_i)`. Memory does not grow with the number of all pairs.
+    :math:`w_j / (1 - w_i)`. One first atom comes from each of ``count`` parts of equal weight, and the
+    uniform numbers that choose the second ones lie multiples of the golden ratio apart. So pairs spread
+    evenly if neighbours in the order of the atoms are close, as along a curve. Memory does not grow with
+    the number of all pairs.
 
     Args:
         weights: A ``B x n`` tensor of weights.
@@ -117,8 +121,11 @@ def draw_pairs(
         The indices of the first and of the second atoms, both ``B x count``.
     """
     weights = weights.detach()
-    shape = (2, len(weights), count)
-    fractions = torch.rand(shape, generator=generator, dtype=weights.dtype, device=weights.device)
+    shape, device = (len(weights), count + 1), weights.device
+    drawn = torch.rand(shape, generator=generator, dtype=torch.float64, device=device)
+    number = torch.arange(count, dtype=torch.float64, device=device)
+    parts = (number + drawn[:, 1:]) / count, (_GOLDEN * number + drawn[:, :1]) % 1
+    fractions = [part.to(weights) for part in parts]
     ends = weights.cumsum(-1)
     total = ends[:, -1:]
     if self_pairs:

@@ -9,6 +9,7 @@ import torch
 from scipy.stats import ortho_group
 
 from gp_distributions import PointClouds, SlicedWasserstein
+from gp_distributions.numerics.sampling import draw_pairs
 from gp_distributions.warnings import PrecisionWarning
 
 
@@ -174,6 +175,16 @@ def test_drawn_pairs_are_seeded_and_have_equal_weights():
     assert clouds.pairs(2, num_pairs=25, seed=generator) == made
     wider = PointClouds.unpack(clouds.pack(60), 4)
     assert wider.pairs(2, num_pairs=25) == made
+
+
+def test_drawn_pairs_spread_evenly():
+    weights = torch.full((2, 40), 1 / 40, dtype=torch.float64)
+    generator = torch.Generator().manual_seed(0)
+    first, second = draw_pairs(weights, 400, self_pairs=True, generator=generator)
+    for cloud in range(2):
+        assert first[cloud].bincount(minlength=40).tolist() == [10] * 40
+        assert (second[cloud].bincount(minlength=40) - 10).abs().max() <= 2
+        assert len(set(zip(first[cloud].tolist(), second[cloud].tolist(), strict=True))) > 390
 
 
 def test_single_precision_is_kept():
