@@ -31,16 +31,18 @@ the training bags:
 - on graphs (``MUTAG``): an SVM with the ``Weisfeiler-Lehman`` kernel of 1 to 5 steps (package grakel).
 
 Five folds, the same for all, and three repetitions up to 300 bags; ``folds`` says how many were
-measured so far. Of peers without intervals, the deviation is that of residuals of held-out training
-bags, and the intervals are split conformal. Probabilities are at least 1e-4. Errors of numbers are
-relative to the deviation of all targets. ``gap`` is ours less the best peer in accuracy or :math:`R^2`,
-paired by fold, with its standard error over folds; ``why`` explains gaps below -.02. A method of which
-folds of a set are missing is left out there, and ``peers`` counts those that are there. A rank is one
-more than the number of better peers; the other of ours does not count. ``near`` counts the sets of
-``classified`` ones where the log loss is first or second. ``seconds`` include the choice of
-hyperparameters and the predictions, on one thread, beside other work on the machine. ``linear``
-(that profile of the default MMD) only explains losses, and ``sums`` (``SparseAggregateGP`` on
-``surroundings`` of atoms, on ``molecules``) sees more than the pairs; they have no rank.
+measured so far. ``breast cancer``, ``ArrowHead``, ``lecturers`` and ``dogs`` were looked at once, after
+the package was built, and decided nothing. Of peers without intervals, the deviation is that of
+residuals of held-out training bags, and the intervals are split conformal. Probabilities are at least
+1e-4. Errors of numbers are relative to the deviation of all targets. ``gap`` is ours less the best peer
+in accuracy or :math:`R^2`, paired by fold, with its standard error over folds; ``why`` explains gaps
+below -.02. A method of which folds of a set are missing is left out there, and ``peers`` counts those
+that are there. A rank is one more than the number of better peers; the other of ours does not count.
+``near`` counts the sets of ``classified`` ones where the log loss is first or second. ``seconds``
+include the choice of hyperparameters and the predictions, on one thread, beside other work on the
+machine. ``linear`` (that profile of the default MMD) only explains losses, and ``sums``
+(``SparseAggregateGP`` on ``surroundings`` of atoms, on ``molecules``) sees more than the pairs; they
+have no rank.
 
     python -m benchmarks.league [SET ...] [--repetitions 3] [--folds 5] [--methods METHOD ...]
 """
@@ -76,12 +78,11 @@ COLUMNS = {
 # A worse result than the best peer's by more needs a reason.
 _CLOSE = 0.02
 WHY = {
-    "states": "Within the standard error. The share is an average over respondents: alone, the linear "
-    "profile of MMD has .852 on these folds. It is one of four members of the mixture, of which 41 "
-    "states cannot tell the best.",
-    "musk1": "Within the standard error.",
-    "MUTAG": "Features of atoms count on average: with the linear profile, MMD has .878, and the "
-    "comparison, which has it, as much as the best peer.",
+    "states": "Within two standard errors. The share is an average over respondents: alone, the linear "
+    "profile of MMD has .852 on the first five folds. It is one of four members of the mixture, of "
+    "which 41 states cannot tell the best.",
+    "schools": "Within two standard errors. Means of few pupils are noisy, which the default does not "
+    "know: with `SamplingNoiseLikelihood` it has .658 on these folds.",
     "elephant": "The default is smooth: a rough profile of the same distance is .03 nats better in "
     "leave-one-out on training bags, and linear transport .06, which the comparison finds.",
 }
