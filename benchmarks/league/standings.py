@@ -86,7 +86,7 @@ WHY = {
     "elephant": "The default is smooth: a rough profile of the same distance is .03 nats better in "
     "leave-one-out on training bags, and linear transport .06, which the comparison finds.",
 }
-_RANK = "Its page has the reason for each set."
+_RANK = "By half a place on one of 15 sets. Its page has the reason for each set."
 
 
 def _both(columns: Sequence[str], met: Callable[..., bool], names: Sequence[str]) -> Judge:
