@@ -104,6 +104,7 @@ TARGETS = (
             f"<= {most}",
             _both(("rank_error", "rank_density"), lambda *r, most=most: max(r) <= most, (name,)),
             _RANK,
+            asked=True,
         )
         for name, most in (("default", 2.5), ("comparison", 2.0))
     ),
@@ -111,6 +112,7 @@ TARGETS = (
         "league: sets of labels where the default, the comparison is first or second in log loss",
         ">= 6 of 9",
         _both(("near",), lambda *near: min(near) >= 6, tuple(OURS)),
+        asked=True,
     ),
     Target(
         "league: lowest and mean coverage of 95% intervals, default and comparison",

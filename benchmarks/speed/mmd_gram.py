@@ -55,7 +55,6 @@ TARGETS = (
         "<= 4096 MiB",
         "ours_mib",
         name="gaussian, uniform / bare exp, T=2000 n=200 d=2",
-        asked=True,
     ),
 )
 
