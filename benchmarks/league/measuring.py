@@ -38,7 +38,7 @@ PEERS: dict[str, Callable[[Fold], Prediction]] = {
 # What explains losses, and what sees more; no part of the ranks.
 VARIANTS: dict[str, Callable[[Fold], Prediction]] = {"linear": linear, "sums": sums}
 METHODS = OURS | PEERS | VARIANTS
-# What only some sets have, and which method needs it.
+# Fields of a set that methods need, and only some sets have.
 NEEDS = {"principal": "aligned", "Weisfeiler-Lehman": "graphs", "sums": "atoms"}
 FOLDS, REPETITIONS, LARGE = 5, 3, 300
 # A measurement: set, method, scores, and at which repetition and fold.

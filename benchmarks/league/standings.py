@@ -82,11 +82,11 @@ WHY = {
     "profile of MMD has .852 on the first five folds. It is one of four members of the mixture, of "
     "which 41 states cannot tell the best.",
     "schools": "Within two standard errors. Means of few pupils are noisy, which the default does not "
-    "know: with `SamplingNoiseLikelihood` it has .658 on these folds.",
+    "know: with `SamplingNoiseLikelihood` it has .658 on these folds, measured apart.",
     "elephant": "The default is smooth: a rough profile of the same distance is .03 nats better in "
     "leave-one-out on training bags, and linear transport .06, which the comparison finds.",
 }
-_RANK = "By half a place on one of 15 sets. Its page has the reason for each set."
+_RANK = "Its page has the reason for each set."
 
 
 def _both(columns: Sequence[str], met: Callable[..., bool], names: Sequence[str]) -> Judge:

@@ -182,7 +182,6 @@ def read_meshes(
     drawn = []
     if atoms is not None:
         count = integer(atoms, "atoms")
-        count = integer(atoms, "atoms")
         draws = 1 - np.random.default_rng(seed).random((len(read), count, 3))  # in (0, 1]
         draws[..., 0] = (draws[..., 0] + np.arange(count)) / count  # one in each of equal parts
         uniform = torch.from_numpy(draws).to(found[0])
