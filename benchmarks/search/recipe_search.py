@@ -9,8 +9,7 @@ then divided by their sum; and at random. Columns: the mean of the best values a
 error, the best value of each seed, the mean of the paired differences from BoTorch in their standard
 errors, the number of searches that end above BoTorch's, and the largest violation of a limit. Each
 search is kept in ``results/recipe_search.jsonl`` as it ends, and a run goes on where the last one was
-stopped; remove lines to search anew. The second function, ``effects``, is reported without a target;
-its rows are missing until all of its searches, which take hours, have ended.
+stopped; remove lines to search anew. The second function, ``effects``, is reported without a target.
 
     python -m benchmarks.search.recipe_search [--quick]
 """
