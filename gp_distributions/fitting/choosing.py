@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from gpytorch.kernels import ScaleKernel
@@ -24,6 +24,7 @@ from gp_distributions.fitting.ascent import (
     set_values,
     values_of,
 )
+from gp_distributions.fitting.lbfgs import Pair
 from gp_distributions.fitting.sampling_noise import learn_sampling_noise
 from gp_distributions.fitting.starts import start_at_medians
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
@@ -52,12 +53,20 @@ _FACTORS = (1.0, 3.0, 6.0)
 _LOOSE = {"ftol": 1e-3, "gtol": 1e-3}
 
 
+class _Member(NamedTuple):
+    """A fitted member of the mixture, and an estimate of the curvature of its likelihood."""
+
+    model: DistributionGP
+    pairs: Sequence[Pair]
+
+
 def choose_metric(
     model: DistributionGP,
     *,
     seed: int = 0,
     options: dict[str, Any] | None = None,
     progress: bool = False,
+    pairs: Sequence[Pair] = (),
     name: str | None = None,
     principal: Sequence[PrincipalDistance] | None = None,
     alternative: str = MIXTURE,
@@ -78,6 +87,7 @@ def choose_metric(
         seed: Random seed of the folds and of the random clouds.
         options: Options of the fits of members to all clouds.
         progress: Whether to show a progress bar if the choice takes more than a few seconds.
+        pairs: Estimate of the curvature of the likelihood of the model, from its fit.
         name: ``"isotropic"`` or ``"mixture"`` to skip the comparison. Default: compare.
         principal: Distances of the principal members, which are then the same in all folds. Default:
             :func:`principal_distances` of the training clouds, or of those of a fold.
@@ -96,24 +106,25 @@ def choose_metric(
         some = on_subset(model, seed=seed)
         num_clouds = some.train_targets.shape[-1]
         found: dict[str, float] = {}
-        fitted: list[DistributionGP] = []
+        fitted: list[_Member] = []
         if name is None:
             if num_clouds >= _FEWEST:
-                fitted = _fitted(some, others, seed, ascent)
-                found = _compared(some, others, fitted, seed, ascent.tick, alternative)
+                fitted = _fitted(others(some), seed, ascent)
+                members = [_Member(some, pairs), *fitted]
+                found = _compared(members, others, seed, ascent.tick, alternative)
             gains = found and found[alternative] - found[ISOTROPIC] > _GAIN
             name = alternative if gains else ISOTROPIC
         distance = model.covar_module.base_kernel.distance
         factor = distance.normals_factor.item() if distance.num_normals else None
         if name != ISOTROPIC and (not fitted or some is not model):
-            fitted = _fitted(model, others, seed, ascent)  # those of a subset do not serve all
+            fitted = _fitted(others(model), seed, ascent)  # those of a subset do not serve all
         if name == MIXTURE:
-            members = [model.with_kernel(model.covar_module)]
-            members[0].likelihood, members[0].mean_module = model.likelihood, model.mean_module
-            model.mixture = EqualMixture(members + fitted)
+            first = model.with_kernel(model.covar_module)
+            first.likelihood, first.mean_module = model.likelihood, model.mean_module
+            model.mixture = EqualMixture([first, *(member.model for member in fitted)])
         elif name == PRINCIPAL:
             for part in ("covar_module", "likelihood", "mean_module"):
-                setattr(model, part, getattr(fitted[0], part))
+                setattr(model, part, getattr(fitted[0].model, part))
         model.choice = Choice(name, found, _FOLDS if found else 0, num_clouds, factor)
 
 
@@ -141,15 +152,15 @@ def choose_normals_factor(
     distance.normals_factor = min(losses, key=losses.__getitem__)
 
 
-def _fitted(
-    model: DistributionGP, others: Others, seed: int, ascent: Ascent
-) -> list[DistributionGP]:
-    """Return the other members of the mixture, fitted to the training clouds of a model."""
-    members = list(others(model))
-    for member in members:
-        climb(Ascent(member, ascent.tick, ascent.options), [values_of(member)], seed=seed)
-        learn_sampling_noise(member, seed=seed)
-    return members
+def _fitted(models: Iterable[DistributionGP], seed: int, ascent: Ascent) -> list[_Member]:
+    """Fit the other members of the mixture."""
+    found = []
+    for model in models:
+        own = Ascent(model, ascent.tick, ascent.options)
+        best = climb(own, [values_of(model)], seed=seed)
+        learn_sampling_noise(model, seed=seed)
+        found.append(_Member(model, best.minimum.pairs))
+    return found
 
 
 def principal_distances(distance: Distance, rows: EmbeddedRows) -> list[PrincipalDistance]:
@@ -208,25 +219,28 @@ def _smooth(model: DistributionGP) -> Iterator[DistributionGP]:
 
 
 def _compared(
-    model: DistributionGP,
+    fitted: Sequence[_Member],
     others: Others,
-    fitted: list[DistributionGP],
     seed: int,
     tick: Callable[[], object],
     name: str,
 ) -> dict[str, float]:
-    """Return the mean held-out log density of each alternative, given the other members, fitted."""
+    """Return the mean held-out log density of each alternative, given its members, fitted."""
+    model = fitted[0].model
     totals = {ISOTROPIC: 0.0, name: 0.0}
     for train, test in _folds(model, seed):
         part = model.subset(train)
         shared = {id(m): m for m in model.covar_module.base_kernel.distance.modules()}
         isotropic = part.with_kernel(copy.deepcopy(model.covar_module, shared))
         members = [isotropic, *others(part)]
-        for member, start in zip(members, [model, *fitted], strict=True):
-            with torch.no_grad():  # a fold may have fewer components
+        for member, (start, pairs) in zip(members, fitted, strict=True):
+            fewer = False  # components, in a fold
+            with torch.no_grad():
                 for value, known in zip(member.parameters(), start.parameters(), strict=True):
                     value.copy_(known[..., : value.shape[-1]] if value.dim() else known)
-            Ascent(member, tick, _LOOSE).maxima(member, [values_of(member)])
+                    fewer |= value.shape != known.shape
+            curvature = () if fewer else pairs
+            Ascent(member, tick, _LOOSE).maxima(member, [values_of(member)], pairs=curvature)
             member.eval()
         other = members[-1]
         if name == MIXTURE:

@@ -22,6 +22,7 @@ from gp_distributions.fitting.ascent import (
     warn_unless_converged,
 )
 from gp_distributions.fitting.choosing import choose_metric, choose_normals_factor
+from gp_distributions.fitting.lbfgs import Pair
 from gp_distributions.fitting.sampling_noise import learn_sampling_noise
 from gp_distributions.fitting.scales import fixed_scales, learn_scales, learned_scales
 from gp_distributions.fitting.starts import make_smooth, median_distances, scatter, start_at_medians
@@ -130,7 +131,7 @@ def fit(
         >>> bool(model.likelihood.noise < 0.01)
         True
     """
-    maximise_likelihood(
+    pairs = maximise_likelihood(
         model,
         init=init,
         restarts=restarts,
@@ -140,7 +141,7 @@ def fit(
         **more,
     )
     if isinstance(model, DistributionGP) and model.chooses_metric:
-        choose_metric(model, seed=seed, options=options, progress=progress)
+        choose_metric(model, seed=seed, options=options, progress=progress, pairs=pairs)
     _warn_of_short_intervals(model)
     return model
 
@@ -156,8 +157,12 @@ def maximise_likelihood(
     options: dict[str, Any] | None = None,
     progress: bool = True,
     description: str = "Fitting",
-) -> None:
-    """Fit an exact model as :func:`fit` does, with a description for the progress bar."""
+) -> list[Pair]:
+    """Fit an exact model as :func:`fit` does, with a description for the progress bar.
+
+    Returns:
+        An estimate of the curvature of the marginal likelihood at its maximum.
+    """
     if not isinstance(model, ExactGP):
         raise TypeError(
             "Expected a DistributionGP or another ExactGP of GPyTorch, got "
@@ -185,6 +190,7 @@ def maximise_likelihood(
                 ascent.loss(objective(model))
         learn_sampling_noise(model, seed=seed)
     warn_unless_converged(best)
+    return best.minimum.pairs
 
 
 def _best(ascent: Ascent, init: str, restarts: int, seed: int) -> Maximum:

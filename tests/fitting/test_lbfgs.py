@@ -8,7 +8,7 @@ import torch
 from scipy.optimize import rosen, rosen_der
 from torch import Tensor
 
-from gp_distributions.fitting.lbfgs import minimise
+from gp_distributions.fitting.lbfgs import _newton_step, minimise
 
 
 def parameter(*values: float) -> torch.nn.Parameter:
@@ -48,6 +48,35 @@ def test_stays_within_bounds() -> None:
     )
     assert found.converged
     assert (x.item(), y.item()) == (0.5, 0.25)
+
+
+def test_the_curvature_of_a_similar_loss_saves_evaluations() -> None:
+    scales = torch.logspace(0, 2, 12, dtype=torch.float64)
+    losses: list[Tensor] = []
+
+    def loss(x: Tensor, centre: float) -> Tensor:
+        losses.append((scales * (x - centre).square()).sum() + (x - centre).pow(4).sum())
+        return losses[-1]
+
+    x = parameter(*[1.0] * 12)
+    found = minimise(lambda: loss(x, 0.0), {"x": x})
+    first = len(losses)
+    minimise(lambda: loss(x, 0.1), {"x": x}, pairs=found.pairs)
+    assert len(losses) - first < first / 2
+
+
+def test_steps_are_those_of_the_dense_update() -> None:
+    generator = torch.Generator().manual_seed(0)
+    root = torch.randn(6, 6, generator=generator).double()
+    steps = torch.randn(9, 6, generator=generator).double()
+    pairs = [(step, root @ root.T @ step) for step in steps]
+    step, change = pairs[-1]
+    inverse = torch.eye(6).double() * (step @ change) / change.square().sum()
+    for step, change in pairs:
+        left = torch.eye(6).double() - torch.outer(step, change) / (step @ change)
+        inverse = left @ inverse @ left.T + torch.outer(step, step) / (step @ change)
+    gradient = torch.randn(6, generator=generator).double()
+    torch.testing.assert_close(_newton_step(pairs, gradient), inverse @ gradient)
 
 
 @pytest.mark.parametrize("error", [0.0, 1e-9])
