@@ -42,6 +42,8 @@ class StandardizedDistance(MultipliedDistance):
     Attributes:
         spread: Standard deviation of each coordinate, of shape ``d`` and in units of the coordinates.
             NaN until the distance has seen clouds.
+        scales: By how much each coordinate counts, of shape ``d`` and beyond its spread. Ones, unless
+            :func:`fit` has learned them in a model without a kernel.
 
     Raises:
         TypeError: If ``distance`` is not a :class:`Distance`.
@@ -63,6 +65,7 @@ class StandardizedDistance(MultipliedDistance):
     """
 
     spread: Tensor
+    scales: Tensor
     _normals_factor: Tensor
 
     def __init__(
@@ -84,6 +87,7 @@ class StandardizedDistance(MultipliedDistance):
             )
         unknown = torch.full((self.dim,), math.nan, dtype=torch.float64)
         self.register_buffer("spread", unknown)
+        self.register_buffer("scales", torch.ones(self.dim, dtype=torch.float64))
         self.register_buffer("_normals_factor", torch.ones((), dtype=torch.float64))
         self.normals_factor = normals_factor
 
@@ -107,7 +111,7 @@ class StandardizedDistance(MultipliedDistance):
 
     @property
     def multipliers(self) -> Tensor:
-        """The factor of each coordinate, of shape ``d``: the inverse of its spread."""
+        """The factor of each coordinate, of shape ``d``: its scale, divided by its spread."""
         if bool(self.spread.isnan().any()):
             raise ValueError("Expected a spread: call adapt() with rows first.")
         positions, normals = self.spread.split([self.dim - self.num_normals, self.num_normals])
@@ -115,7 +119,7 @@ class StandardizedDistance(MultipliedDistance):
         joint = positions[:together].square().mean().sqrt().expand(together)
         units = torch.cat([joint, positions[together:]])
         units = torch.where(units > 0, units, 1.0)
-        return torch.cat([1 / units, self.normals_factor.expand(len(normals))])
+        return torch.cat([1 / units, self.normals_factor.expand(len(normals))]) * self.scales
 
     @torch.no_grad()
     def adapt(self, rows: Tensor) -> None:
@@ -130,6 +134,8 @@ class StandardizedDistance(MultipliedDistance):
         known = not bool(self.spread.isnan().any())
         shown = [f"spread={[float(f'{s:.3g}') for s in self.spread.tolist()]}"] if known else []
         shown += ["geometric=True"] if self.geometric else []
+        if not bool((self.scales == 1).all()):
+            shown.append(f"scales={[round(scale, 3) for scale in self.scales.tolist()]}")
         if self.num_normals:
             shown.append(
                 f"num_normals={self.num_normals}, normals_factor={self.normals_factor.item():.3g}"

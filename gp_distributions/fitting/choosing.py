@@ -26,6 +26,7 @@ from gp_distributions.fitting.ascent import (
 )
 from gp_distributions.fitting.lbfgs import Pair
 from gp_distributions.fitting.sampling_noise import learn_sampling_noise
+from gp_distributions.fitting.scales import choose_scales
 from gp_distributions.fitting.starts import start_at_medians
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.models.choice import ISOTROPIC, MIXTURE, PRINCIPAL, Choice
@@ -73,13 +74,14 @@ def choose_metric(
 ) -> None:
     r"""Choose the metric of a model in place, after its isotropic default kernel has been fitted.
 
-    The alternative is the equal mixture (:class:`EqualMixture`) of the isotropic kernel; of kernels on a
-    :class:`PrincipalDistance` with exponent 1/2, of at most 50 and ``T - 1`` components, and exponent
-    1, of at most 50 and ``T / 3`` components; and, in a model of bags without a kernel, of a kernel
-    linear in mean embeddings (:class:`MMD`), because many targets are averages over atoms. Five folds
-    decide by the mean log density of held-out targets, or log probability of held-out labels, of which
-    the mixture must gain 0.02. In each, components and hyperparameters are found anew without the fold,
-    starting from the hyperparameters that were fitted to all clouds. Of more than 1,000 clouds, a
+    First, the coordinates of bags get scales, :func:`choose_scales`, if held-out targets gain by them.
+    The alternative is then the equal mixture (:class:`EqualMixture`) of the isotropic kernel; of kernels
+    on a :class:`PrincipalDistance` with exponent 1/2, of at most 50 and ``T - 1`` components, and
+    exponent 1, of at most 50 and ``T / 3`` components; and, in a model of bags without a kernel, of a
+    kernel linear in mean embeddings (:class:`MMD`), because many targets are averages over atoms. Five
+    folds decide by the mean log density of held-out targets, or log probability of held-out labels, of
+    which the mixture must gain 0.02. In each, components and hyperparameters are found anew without the
+    fold, starting from the hyperparameters that were fitted to all clouds. Of more than 1,000 clouds, a
     random 500 decide. Fewer than 10 clouds are not compared.
 
     Args:
@@ -103,6 +105,9 @@ def choose_metric(
         ascending(model, "Choosing", options, progress=progress) as ascent,
         collected(JitterWarning),
     ):
+        if name is None and choose_scales(model, seed=seed, tick=ascent.tick):
+            start_at_medians(model)
+            pairs = climb(ascent, [values_of(model)], seed=seed).minimum.pairs
         some = on_subset(model, seed=seed)
         num_clouds = some.train_targets.shape[-1]
         found: dict[str, float] = {}
@@ -125,7 +130,8 @@ def choose_metric(
         elif name == PRINCIPAL:
             for part in ("covar_module", "likelihood", "mean_module"):
                 setattr(model, part, getattr(fitted[0].model, part))
-        model.choice = Choice(name, found, _FOLDS if found else 0, num_clouds, factor)
+        scales = () if bool((distance.scales == 1).all()) else tuple(distance.scales.tolist())
+        model.choice = Choice(name, found, _FOLDS if found else 0, num_clouds, factor, scales)
 
 
 def choose_normals_factor(

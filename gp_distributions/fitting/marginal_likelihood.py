@@ -180,6 +180,8 @@ def maximise_likelihood(
     with ascending(model, description, options, progress=progress) as ascent:
         with fixed_scales(scaled), collected(JitterWarning) as jitter:
             if isinstance(model, DistributionGP) and model.chooses_metric:
+                if init == "median":
+                    model.covar_module.base_kernel.distance.scales.fill_(1.0)
                 choose_normals_factor(model, seed=seed, tick=ascent.tick)
             best = _best(ascent, init, restarts, seed)
             if scaled and learn_scales(model, scaled, seed=seed, tick=ascent.tick):

@@ -22,6 +22,7 @@ from gp_distributions.fitting.lbfgs import Pair, minimise
 from gp_distributions.fitting.starts import noise_of, training_rows
 from gp_distributions.fitting.thinning import thinned
 from gp_distributions.kernels.covariances import covariance
+from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.exact_inference import ExactMultivariateNormal
 from gp_distributions.numerics.densities import conditional_log_densities
 from gp_distributions.numerics.linear_algebra import cholesky
@@ -44,6 +45,8 @@ _LEAST = 0.01
 # The logarithms of scales stay within the first distance of zero, and those of other parameters within
 # the second: the lengthscale of a category that does not matter would otherwise overflow.
 _FARTHEST, _LARGEST = 7.0, 30.0
+# A model without a kernel learns the scales of at most so many coordinates, from at least so many bags.
+_COORDINATES, _FEWEST = 20, 100
 # Logarithm of a scale at which a coordinate does not count.
 _NOTHING = -30.0
 
@@ -74,6 +77,7 @@ def learn_scales(
     distances: list[ScaledDistance],
     *,
     atoms: int = 128,
+    errors: float = 1.0,
     seed: int = 0,
     tick: Callable[[], object] = lambda: None,
 ) -> bool:
@@ -92,8 +96,8 @@ def learn_scales(
     Without a guard, learned scales can overfit. Therefore they are also learned once for each of 5 folds
     without its targets, with the stand-in and from what is best on all bags. The scales of the
     model change only if the held-out targets are more likely, given the distance itself, with learned
-    scales than without: if the mean gain in log density exceeds 0.01 and its standard error. The
-    ``decision`` of each distance says so.
+    scales than without: if the mean gain in log density exceeds 0.01 and ``errors`` of its standard
+    errors. The ``decision`` of each distance says so.
 
     The joint fits use at most 256 random bags. :func:`fit` then fits the other hyperparameters again, to
     all data with the new scales.
@@ -102,6 +106,7 @@ def learn_scales(
         model: A fitted model.
         distances: Distances of the model whose scales are learned.
         atoms: Number of random atoms of each bag that the joint fits use.
+        errors: Number of standard errors that the gain must exceed.
         seed: Random seed for the bags, atoms and folds.
         tick: Function that is called at each evaluation of the marginal likelihood.
 
@@ -126,7 +131,7 @@ def learn_scales(
     for kept in others:
         gains[~kept.cpu()] += ascent.held_out(ascent.learn(best, kept)[0], kept)
     gain, error = gains.mean().item(), gains.std().item() / math.sqrt(len(gains))
-    changed = gain > max(error, _LEAST)
+    changed = gain > max(errors * error, _LEAST)
     for distance in distances:
         distance.decision = (
             f"scales {'learned' if changed else 'kept as they were'}: for held-out targets, learned "
@@ -136,6 +141,38 @@ def learn_scales(
         ascent.climb(best, everything, _STEPS, pairs)
         model.load_state_dict(ascent.model.state_dict())
     return changed
+
+
+def choose_scales(
+    model: DistributionGP, *, seed: int = 0, tick: Callable[[], object] = lambda: None
+) -> bool:
+    """Choose the scales of the coordinates of the isotropic default, in place, by :func:`learn_scales`.
+
+    Nobody asked for them, so the gain must exceed two standard errors. Scales learned from fewer than
+    100 bags would make intervals too short.
+
+    Args:
+        model: A fitted model in training mode, whose kernel is the default one. The scales of shapes,
+            whose axes compare, stay, and so do those of more than 20 coordinates.
+        seed: Random seed, as for :func:`learn_scales`.
+        tick: Function that is called at each evaluation of the marginal likelihood.
+
+    Returns:
+        Whether the scales have changed, so that the other hyperparameters must be fitted again.
+    """
+    kernel = model.covar_module
+    distance = kernel.base_kernel.distance
+    few = model.train_targets.shape[-1] < _FEWEST
+    if few or distance.geometric or not 1 < distance.dim <= _COORDINATES:
+        return False
+    scaled = ScaledDistance(distance)
+    trial = copy.deepcopy(kernel, {id(module): module for module in distance.modules()})
+    trial.base_kernel.distance = scaled
+    other = model.with_kernel(trial).train()
+    if not learn_scales(other, [scaled], errors=2.0, seed=seed, tick=tick):
+        return False
+    distance.scales.mul_(scaled.scales.detach())
+    return True
 
 
 class AdditiveDistances:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 #: The default, and its alternative in models of numbers and of classes, and in variational ones.
@@ -23,6 +23,7 @@ class Choice:
         num_clouds: Number of clouds in the folds.
         normals_factor: Factor of the normals relative to positions, which have a spread of one; None
             for clouds without normals.
+        scales: By how much each coordinate of a bag counts, beyond its spread; empty if all count alike.
 
     Example:
         >>> from gp_distributions.models.choice import Choice
@@ -35,6 +36,7 @@ class Choice:
     num_folds: int = 0
     num_clouds: int = 0
     normals_factor: float | None = None
+    scales: Sequence[float] = ()
 
     @property
     def gain(self) -> float:
@@ -45,6 +47,11 @@ class Choice:
         return chosen - min(self.log_densities.values())
 
     def __str__(self) -> str:
+        scales = " ".join(f"{scale:.2g}" for scale in self.scales)
+        return self._compared + (f"; scales of coordinates {scales}" if scales else "")
+
+    @property
+    def _compared(self) -> str:
         title = {
             ISOTROPIC: "One isotropic kernel",
             MIXTURE: "Mixture of kernels",

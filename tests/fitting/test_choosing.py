@@ -221,6 +221,53 @@ def test_a_kernel_that_is_passed_stays() -> None:
     assert (model.choice, model.members) == (None, [model])
 
 
+def marked(num: int, *, geometric: bool = False) -> tuple[PointClouds, torch.Tensor]:
+    """Bags of four coordinates, of which the first has the target."""
+    generator = torch.Generator().manual_seed(1)
+    means = torch.randn(num, 1, 4, generator=generator).double()
+    noise = torch.randn(num, 20, 4, generator=generator).double()
+    return PointClouds(means + noise, geometric=geometric), torch.sin(2 * means[:, 0, 0])
+
+
+@pytest.mark.parametrize("kind", ["one output", "several outputs", "labels"])
+def test_coordinates_that_matter_have_large_scales(kind: str, tmp_path: Path) -> None:
+    X, y = marked(100)
+    model = {
+        "one output": lambda: DistributionGP(X, y),
+        "several outputs": lambda: SharedKernelGP(X, torch.stack([y, -y], -1)),
+        "labels": lambda: ClassificationGP(X, (y > 0).tolist()),
+    }[kind]()
+    fit(model, progress=False)
+    scales = model.covar_module.base_kernel.distance.scales
+    assert scales[0] > 3 * scales[1:].max()
+    assert model.choice is not None
+    assert tuple(model.choice.scales) == tuple(scales.tolist())
+    save(model, tmp_path / "model.gp")
+    loaded = load(tmp_path / "model.gp")
+    assert loaded.choice == model.choice
+    assert torch.equal(loaded.covar_module.base_kernel.distance.scales, scales)
+
+
+def test_a_fit_forgets_earlier_scales() -> None:
+    X, y = marked(100)
+    first, second = DistributionGP(X, y), DistributionGP(X, y)
+    second.covar_module.base_kernel.distance.scales[1] = 50.0
+    scales = [
+        fit(model, restarts=0, progress=False).covar_module.base_kernel.distance.scales
+        for model in (first, second)
+    ]
+    assert torch.equal(*scales)
+
+
+@pytest.mark.parametrize(("num", "geometric"), [(99, False), (100, True)])
+def test_axes_of_shapes_and_coordinates_of_few_bags_count_alike(num: int, geometric: bool) -> None:
+    X, y = marked(num, geometric=geometric)
+    model = fit(DistributionGP(X, y), restarts=0, progress=False)
+    assert bool((model.covar_module.base_kernel.distance.scales == 1).all())
+    assert model.choice is not None
+    assert model.choice.scales == ()
+
+
 @pytest.mark.parametrize("kind", ["one output", "several outputs", "labels"])
 def test_folds_represent_no_training_cloud_anew(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = blobs(30)
