@@ -32,8 +32,7 @@ the training bags:
 
 Five folds, the same for all, and three repetitions up to 300 bags; ``folds`` says how many were
 measured so far. ``breast cancer``, ``ArrowHead``, ``lecturers`` and ``dogs`` were looked at once, after
-the package was built, and decided nothing; later, the default came to learn scales of coordinates, and
-``lecturers`` and ``dogs``, which have such, were not measured with them. Of peers without intervals,
+the package was built, and decided nothing. Of peers without intervals,
 the deviation is that of residuals of held-out training bags, and the intervals are split conformal.
 Probabilities are at least 1e-4. Errors of numbers are relative to the deviation of all targets. ``gap``
 is ours less the best peer in accuracy or :math:`R^2`, paired by fold, with its standard error over

@@ -74,7 +74,8 @@ def choose_metric(
 ) -> None:
     r"""Choose the metric of a model in place, after its isotropic default kernel has been fitted.
 
-    First, the coordinates of bags get scales, :func:`choose_scales`, if held-out targets gain by them.
+    First, the coordinates of bags get scales, :func:`choose_scales`, if held-out targets gain by them;
+    not in classifiers, whose transformed targets do not tell how likely labels are.
     The alternative is then the equal mixture (:class:`EqualMixture`) of the isotropic kernel; of kernels
     on a :class:`PrincipalDistance` with exponent 1/2, of at most 50 and ``T - 1`` components, and
     exponent 1, of at most 50 and ``T / 3`` components; and, in a model of bags without a kernel, of a
@@ -105,7 +106,8 @@ def choose_metric(
         ascending(model, "Choosing", options, progress=progress) as ascent,
         collected(JitterWarning),
     ):
-        if name is None and choose_scales(model, seed=seed, tick=ascent.tick):
+        regression = not isinstance(model, ClassificationGP)
+        if name is None and regression and choose_scales(model, seed=seed, tick=ascent.tick):
             start_at_medians(model)
             pairs = climb(ascent, [values_of(model)], seed=seed).minimum.pairs
         some = on_subset(model, seed=seed)

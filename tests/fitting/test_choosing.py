@@ -229,13 +229,12 @@ def marked(num: int, *, geometric: bool = False) -> tuple[PointClouds, torch.Ten
     return PointClouds(means + noise, geometric=geometric), torch.sin(2 * means[:, 0, 0])
 
 
-@pytest.mark.parametrize("kind", ["one output", "several outputs", "labels"])
+@pytest.mark.parametrize("kind", ["one output", "several outputs"])
 def test_coordinates_that_matter_have_large_scales(kind: str, tmp_path: Path) -> None:
     X, y = marked(100)
     model = {
         "one output": lambda: DistributionGP(X, y),
         "several outputs": lambda: SharedKernelGP(X, torch.stack([y, -y], -1)),
-        "labels": lambda: ClassificationGP(X, (y > 0).tolist()),
     }[kind]()
     fit(model, progress=False)
     scales = model.covar_module.base_kernel.distance.scales
@@ -259,10 +258,11 @@ def test_a_fit_forgets_earlier_scales() -> None:
     assert torch.equal(*scales)
 
 
-@pytest.mark.parametrize(("num", "geometric"), [(99, False), (100, True)])
-def test_axes_of_shapes_and_coordinates_of_few_bags_count_alike(num: int, geometric: bool) -> None:
-    X, y = marked(num, geometric=geometric)
-    model = fit(DistributionGP(X, y), restarts=0, progress=False)
+@pytest.mark.parametrize("kind", ["few bags", "shapes", "labels"])
+def test_other_coordinates_count_alike(kind: str) -> None:
+    X, y = marked(99 if kind == "few bags" else 100, geometric=kind == "shapes")
+    made = ClassificationGP(X, (y > 0).tolist()) if kind == "labels" else DistributionGP(X, y)
+    model = fit(made, restarts=0, progress=False)
     assert bool((model.covar_module.base_kernel.distance.scales == 1).all())
     assert model.choice is not None
     assert model.choice.scales == ()
