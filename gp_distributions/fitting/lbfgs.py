@@ -20,8 +20,8 @@ from torch import Tensor
 # A step, and the change of the gradient along it.
 Pair: TypeAlias = tuple[Tensor, Tensor]
 
-# Number of pairs from which the curvature is estimated.
-_PAIRS = 30
+# Number of pairs from which the curvature is estimated: as many as parameters, within these limits.
+_FEWEST, _MOST = 10, 30
 # A step attains this share of the decrease that the slope promises, and leaves at most this share of the
 # slope (Wolfe conditions). It takes at most so many evaluations.
 _DECREASE, _SLOPE, _TRIALS = 1e-4, 0.9, 12
@@ -109,6 +109,7 @@ def minimise(
         return _Point(x, value.item(), _flat(gradients))
 
     here, known, converged = evaluate(project(_flat(tensors))), list(pairs), False
+    memory = min(max(_FEWEST, len(here.x)), _MOST)
     if not math.isfinite(here.loss):
         raise NanError(f"Expected a finite loss at the start, got {here.loss}.")
     try:
@@ -130,7 +131,7 @@ def minimise(
                 continue
             step, change = found.x - here.x, found.gradient - here.gradient
             if step @ change > 1e-10 * change @ change:
-                known = [*known[1 - _PAIRS :], (step, change)]
+                known = [*known[1 - memory :], (step, change)]
             converged = here.loss - found.loss <= ftol * scale
             here = found
             move(here.x)
