@@ -147,25 +147,18 @@ def _flat(tensors: Iterable[Tensor]) -> Tensor:
 
 
 def _newton_step(pairs: Sequence[Pair], gradient: Tensor) -> Tensor:
-    """Multiply a gradient by the estimate of the inverse Hessian matrix that pairs give.
-
-    Source: Byrd, Nocedal and Schnabel 1994, theorem 2.2 (compact representation).
-    """
-    if not pairs:
-        return gradient
-    steps, changes = map(torch.stack, zip(*pairs, strict=True))
-    upper = (steps @ changes.mT).triu()
-    scale = upper[-1, -1] / changes[-1].square().sum()
-    first = _solved(upper, steps @ gradient, upper=True)
-    rest = gradient - changes.mT @ first
-    second = _solved(upper.mT, upper.diagonal() * first - scale * (changes @ rest), upper=False)
-    return scale * rest + steps.mT @ second
-
-
-def _solved(triangle: Tensor, vector: Tensor, *, upper: bool) -> Tensor:
-    """Solve a triangular system."""
-    found: Tensor = torch.linalg.solve_triangular(triangle, vector.unsqueeze(-1), upper=upper)
-    return found.squeeze(-1)
+    """Multiply a gradient by the estimate of the inverse Hessian matrix that pairs give."""
+    shares = []
+    for step, change in reversed(pairs):
+        share = (step @ gradient) / (step @ change)
+        gradient = gradient - share * change
+        shares.append(share)
+    if pairs:
+        step, change = pairs[-1]
+        gradient = gradient * (step @ change) / change.square().sum()
+    for (step, change), share in zip(pairs, reversed(shares), strict=True):
+        gradient = gradient + (share - (change @ gradient) / (step @ change)) * step
+    return gradient
 
 
 def _search(
