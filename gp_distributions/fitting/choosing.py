@@ -26,7 +26,6 @@ from gp_distributions.fitting.ascent import (
 )
 from gp_distributions.fitting.lbfgs import Pair
 from gp_distributions.fitting.sampling_noise import learn_sampling_noise
-from gp_distributions.fitting.scales import choose_scales
 from gp_distributions.fitting.starts import start_at_medians
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.models.choice import ISOTROPIC, MIXTURE, PRINCIPAL, Choice
@@ -74,15 +73,13 @@ def choose_metric(
 ) -> None:
     r"""Choose the metric of a model in place, after its isotropic default kernel has been fitted.
 
-    First, the coordinates of bags get scales, :func:`choose_scales`, if held-out targets gain by them;
-    not in classifiers, whose transformed targets do not tell how likely labels are.
-    The alternative is then the equal mixture (:class:`EqualMixture`) of the isotropic kernel; of kernels
-    on a :class:`PrincipalDistance` with exponent 1/2, of at most 50 and ``T - 1`` components, and
-    exponent 1, of at most 50 and ``T / 3`` components; and, in a model of bags without a kernel, of a
-    kernel linear in mean embeddings (:class:`MMD`), because many targets are averages over atoms. Five
-    folds decide by the mean log density of held-out targets, or log probability of held-out labels, of
-    which the mixture must gain 0.02. In each, components and hyperparameters are found anew without the
-    fold, starting from the hyperparameters that were fitted to all clouds. Of more than 1,000 clouds, a
+    The alternative is the equal mixture (:class:`EqualMixture`) of the isotropic kernel; of kernels on a
+    :class:`PrincipalDistance` with exponent 1/2, of at most 50 and ``T - 1`` components, and exponent
+    1, of at most 50 and ``T / 3`` components; and, in a model of bags without a kernel, of a kernel
+    linear in mean embeddings (:class:`MMD`), because many targets are averages over atoms. Five folds
+    decide by the mean log density of held-out targets, or log probability of held-out labels, of which
+    the mixture must gain 0.02. In each, components and hyperparameters are found anew without the fold,
+    starting from the hyperparameters that were fitted to all clouds. Of more than 1,000 clouds, a
     random 500 decide. Fewer than 10 clouds are not compared.
 
     Args:
@@ -106,10 +103,6 @@ def choose_metric(
         ascending(model, "Choosing", options, progress=progress) as ascent,
         collected(JitterWarning),
     ):
-        regression = not isinstance(model, ClassificationGP)
-        if name is None and regression and choose_scales(model, seed=seed, tick=ascent.tick):
-            start_at_medians(model)
-            pairs = climb(ascent, [values_of(model)], seed=seed).minimum.pairs
         some = on_subset(model, seed=seed)
         num_clouds = some.train_targets.shape[-1]
         found: dict[str, float] = {}

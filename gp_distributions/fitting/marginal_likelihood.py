@@ -24,7 +24,12 @@ from gp_distributions.fitting.ascent import (
 from gp_distributions.fitting.choosing import choose_metric, choose_normals_factor
 from gp_distributions.fitting.lbfgs import Pair
 from gp_distributions.fitting.sampling_noise import learn_sampling_noise
-from gp_distributions.fitting.scales import fixed_scales, learn_scales, learned_scales
+from gp_distributions.fitting.scales import (
+    choose_scales,
+    fixed_scales,
+    learn_scales,
+    learned_scales,
+)
 from gp_distributions.fitting.starts import make_smooth, median_distances, scatter, start_at_medians
 from gp_distributions.measures.arrays import integer
 from gp_distributions.measures.described import described
@@ -179,13 +184,17 @@ def maximise_likelihood(
     scaled = learned_scales(model)
     with ascending(model, description, options, progress=progress) as ascent:
         with fixed_scales(scaled), collected(JitterWarning) as jitter:
-            if isinstance(model, DistributionGP) and model.chooses_metric:
+            chooses = isinstance(model, DistributionGP) and model.chooses_metric
+            if chooses:
                 if init == "median":
                     model.covar_module.base_kernel.distance.scales.fill_(1.0)
                 choose_normals_factor(model, seed=seed, tick=ascent.tick)
             best = _best(ascent, init, restarts, seed)
-            if scaled and learn_scales(model, scaled, seed=seed, tick=ascent.tick):
+            if chooses and choose_scales(model, seed=seed, tick=ascent.tick):
                 ascent.lowest = math.inf  # losses at other scales do not compare
+                best = _best(ascent, init, restarts, seed)
+            if scaled and learn_scales(model, scaled, seed=seed, tick=ascent.tick):
+                ascent.lowest = math.inf
                 best = _best(ascent, "current", 0, seed)
         if jitter:  # warn of jitter only at the final hyperparameters, not in line searches
             with torch.no_grad():

@@ -22,6 +22,7 @@ from gp_distributions.fitting.lbfgs import Pair, minimise
 from gp_distributions.fitting.starts import noise_of, training_rows
 from gp_distributions.fitting.thinning import thinned
 from gp_distributions.kernels.covariances import covariance
+from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.exact_inference import ExactMultivariateNormal
 from gp_distributions.numerics.densities import conditional_log_densities
@@ -149,7 +150,8 @@ def choose_scales(
     """Choose the scales of the coordinates of the isotropic default, in place, by :func:`learn_scales`.
 
     Nobody asked for them, so the gain must exceed two standard errors. Scales learned from fewer than
-    100 bags would make intervals too short.
+    100 bags would make intervals too short, and the transformed targets of classifiers do not tell how
+    likely labels are.
 
     Args:
         model: A fitted model in training mode, whose kernel is the default one. The scales of shapes,
@@ -163,7 +165,9 @@ def choose_scales(
     kernel = model.covar_module
     distance = kernel.base_kernel.distance
     few = model.train_targets.shape[-1] < _FEWEST
-    if few or distance.geometric or not 1 < distance.dim <= _COORDINATES:
+    if few or isinstance(model, ClassificationGP) or distance.geometric:
+        return False
+    if not 1 < distance.dim <= _COORDINATES:
         return False
     scaled = ScaledDistance(distance)
     trial = copy.deepcopy(kernel, {id(module): module for module in distance.modules()})

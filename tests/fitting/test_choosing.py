@@ -29,6 +29,7 @@ from gp_distributions import (
     save,
 )
 from gp_distributions.fitting.choosing import choose_metric
+from gp_distributions.fitting.sampling_noise import learn_sampling_noise
 
 pytestmark = pytest.mark.usefixtures("short_fits")
 
@@ -245,6 +246,15 @@ def test_coordinates_that_matter_have_large_scales(kind: str, tmp_path: Path) ->
     loaded = load(tmp_path / "model.gp")
     assert loaded.choice == model.choice
     assert torch.equal(loaded.covar_module.base_kernel.distance.scales, scales)
+
+
+def test_sampling_noise_is_that_of_the_scaled_coordinates() -> None:
+    model = fit(DistributionGP(*marked(100), sampling_noise=True), progress=False)
+    assert model.choice is not None
+    assert model.choice.scales
+    found = model.likelihood.sampling_noise.clone()
+    learn_sampling_noise(model)
+    torch.testing.assert_close(model.likelihood.sampling_noise, found)
 
 
 def test_a_fit_forgets_earlier_scales() -> None:
