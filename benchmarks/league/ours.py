@@ -31,9 +31,11 @@ def default(fold: Fold) -> Prediction:
 
 
 def comparison(fold: Fold) -> Prediction:
-    """The stack of the default kernels."""
+    """The stack of the default kernels, in regression with the scales that the default has learned."""
     X, y = fold.train.clouds, fold.train.y
-    found = gd.compare(default_kernels(X), X, y, classification=fold.labelled, progress=False)
+    scales = () if fold.labelled else gd.fit(gd.DistributionGP(X, y), progress=False).choice.scales
+    kernels = default_kernels(X, scales=scales)
+    found = gd.compare(kernels, X, y, classification=fold.labelled, progress=False)
     return _predicted(found.model(), fold.test.clouds, labelled=fold.labelled)
 
 

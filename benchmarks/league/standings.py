@@ -15,7 +15,8 @@ Sets for development, read from files of packages; mil and aeon do not state the
   normals, turned to their principal axes for all methods; ``vowels``: nine speakers.
 
 Ours: ``default``, a model without a kernel after ``fit``, and ``comparison``, the stack of
-``default_kernels``; both see the columns as they are.
+``default_kernels``; both see the columns as they are. Where ``default`` has learned scales of coordinates,
+which folds fitted anew judge, all candidates of the comparison have them (``patients``).
 Peers see columns standardised over the training atoms, and choose hyperparameters by three folds of
 the training bags:
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -45,14 +46,21 @@ def default_distance(X: Distributions | Block) -> StandardizedDistance:
     return standardized(sized(distance(X.dim, inputs=kind), X), X)
 
 
-def standardized(distance: Distance, X: Distributions | Block) -> StandardizedDistance:
+def standardized(
+    distance: Distance, X: Distributions | Block, scales: Sequence[float] = ()
+) -> StandardizedDistance:
     """Measure each coordinate in the spread of the training atoms, positions in one spread together.
 
     Args:
         distance: A distance that was made for the user, who did not choose units. It reads coordinates.
         X: Training inputs, or the layout of their rows.
+        scales: By how much each coordinate counts beyond its spread. By default, all count alike, and
+            coordinates that rotate together always do.
     """
-    return StandardizedDistance(distance, **geometry_of(X))
+    found = StandardizedDistance(distance, **geometry_of(X))
+    if len(scales) and not distance.rotating:
+        found.scales.copy_(torch.as_tensor(scales))
+    return found
 
 
 def sized(distance: Distance, X: Distributions | Block) -> Distance:
@@ -75,8 +83,8 @@ def geometry_of(X: object) -> dict[str, Any]:
     }
 
 
-def in_spread(X: PointClouds) -> PointClouds:
-    """Return clouds as :func:`standardized` distances see them, for a reference measure."""
-    distance = default_distance(X)
+def in_spread(X: PointClouds, scales: Sequence[float] = ()) -> PointClouds:
+    """Return clouds as :func:`standardized` distances with these scales see them, for a reference."""
+    distance = standardized(SlicedWasserstein(X.dim), X, scales)
     distance.adapt(X.pack())
     return PointClouds(X.points * distance.multipliers.to(X.points), X.weights)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -35,7 +37,7 @@ _REFERENCE, _CLOUDS, _ATOMS = 20, 50, 100
 _POINT = 1e-6
 
 
-def default_kernels(X: Inputs, *, seed: int = 0) -> dict[str, Kernel]:
+def default_kernels(X: Inputs, *, scales: Sequence[float] = (), seed: int = 0) -> dict[str, Kernel]:
     """Make kernels that cover what "Choosing a kernel" distinguishes, as candidates of :func:`compare`.
 
     The distances between clouds are sliced Wasserstein of order 2 (``"sw2"``), of order 1 (``"sw1"``)
@@ -57,6 +59,9 @@ def default_kernels(X: Inputs, *, seed: int = 0) -> dict[str, Kernel]:
 
     Args:
         X: The training inputs.
+        scales: By how much each coordinate counts, beyond its spread: ``model.choice.scales`` of a
+            fitted model without a kernel. By default, all count alike, and they do for ``"rigid"``.
+            Scales that have seen the targets flatter all candidates alike.
         seed: Random seed for the distances.
 
     Returns:
@@ -64,7 +69,8 @@ def default_kernels(X: Inputs, *, seed: int = 0) -> dict[str, Kernel]:
 
     Raises:
         TypeError: If ``X`` are not distributions or mixed inputs.
-        ValueError: If all atoms coincide.
+        ValueError: If all atoms coincide, or ``scales`` are not a positive number for each coordinate
+            of distributions.
 
     Example:
         >>> import torch
@@ -76,13 +82,21 @@ def default_kernels(X: Inputs, *, seed: int = 0) -> dict[str, Kernel]:
         ['sw2 matern52', 'sw2 exponential', 'sw1 matern52', 'sw1 exponential']
     """
     if isinstance(X, MixedInputs):
+        if len(scales):
+            raise ValueError(
+                "Expected distributions beside scales of their coordinates, got MixedInputs."
+            )
         return _of_mixed(X, seed)
     if not isinstance(X, Distributions):
         raise TypeError(
             "Expected PointClouds, Gaussians, GaussianMixtures or MixedInputs, got "
             f"{type(X).__name__}."
         )
-    distances = _distances(X, seed)
+    if len(scales) not in (0, X.dim) or not all(0 < scale < math.inf for scale in scales):
+        raise ValueError(
+            f"Expected a positive, finite scale for each of {X.dim} coordinates, got {[*scales]}."
+        )
+    distances = _distances(X, seed, scales)
     kernels: dict[str, Kernel] = {
         f"{name} {profile}": ScaleKernel(DistributionKernel(distance, profile))
         for name, distance in distances.items()
@@ -93,13 +107,13 @@ def default_kernels(X: Inputs, *, seed: int = 0) -> dict[str, Kernel]:
     return kernels
 
 
-def _distances(X: Distributions, seed: int) -> dict[str, Distance]:
+def _distances(X: Distributions, seed: int, scales: Sequence[float] = ()) -> dict[str, Distance]:
     """Return distances between distributions of the kind of ``X``, the usual first."""
     dim = X.dim
     options: dict[str, Any] = {"inputs": KINDS[type(X)], "seed": seed}
     median = _mmd(X, options)
     rows = X.pack()
-    standardized(median, X).adapt(rows)
+    standardized(median, X, scales).adapt(rows)
     assert median.bandwidth is not None
     found: dict[str, Distance] = {}
     if not isinstance(X, GaussianMixtures):
@@ -113,14 +127,14 @@ def _distances(X: Distributions, seed: int) -> dict[str, Distance]:
     if isinstance(X, PointClouds):
         if median.num_features is None:
             found["energy"] = MMD(dim, kernel="energy", seed=seed)
-        reference = _mean_shape(in_spread(X), seed)
+        reference = _mean_shape(in_spread(X, scales), seed)
         if torch.pdist(reference.points).max() > _POINT * median.bandwidth:
             found["transport"] = LinearTransport(reference)
     normals = X.num_normals if isinstance(X, PointClouds) else 0
     space = dim - normals
     if not isinstance(X, GaussianMixtures) and space in (2, 3) and normals in (0, space):
         found["rigid"] = RigidSlicedWasserstein(dim, inputs=KINDS[type(X)], normals=normals)
-    found = {name: standardized(sized(distance, X), X) for name, distance in found.items()}
+    found = {name: standardized(sized(distance, X), X, scales) for name, distance in found.items()}
     for distance in found.values():
         distance.adapt(rows)
     return found

@@ -82,6 +82,32 @@ def test_profiles_share_their_distance() -> None:
         assert type(one.profile) is not type(other.profile)
 
 
+def test_scales_are_those_of_scaled_coordinates() -> None:
+    X, scales = clouds(3), torch.tensor([2.0, 0.5, 1.0], dtype=torch.float64)
+    standard = default_kernels(X)["sw2 matern52"].base_kernel.distance.multipliers
+    scaled = PointClouds.from_list(list(X.points * standard * scales), geometric=True)
+    found, same = default_kernels(X, scales=scales.tolist()), default_kernels(scaled)
+    for name, kernel in found.items():
+        if name.startswith("rigid"):
+            assert bool((kernel.base_kernel.distance.scales == 1).all())
+            continue
+        squared = kernel.base_kernel.distance.squared(X.pack())
+        other = same[name.replace("linear", "matern52")].base_kernel.distance.squared(scaled.pack())
+        # One spread of all coordinates, which shapes are measured in, is a unit of the distance.
+        unit = squared[0, 1] / other[0, 1]
+        torch.testing.assert_close(squared, unit * other, rtol=1e-9, atol=1e-12)
+
+
+def test_scales_must_fit_the_coordinates() -> None:
+    for wrong in ([1.0], [1.0, 0.0], [1.0, float("nan")]):
+        with pytest.raises(
+            ValueError, match=r"positive, finite scale for each of 2 coordinates, got"
+        ):
+            default_kernels(clouds(2), scales=wrong)
+    with pytest.raises(ValueError, match="Expected distributions beside scales"):
+        default_kernels(MixedInputs(a=clouds(2)), scales=[1.0, 2.0])
+
+
 @pytest.mark.filterwarnings("ignore:The clouds are in single precision")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_clouds_of_one_atom_have_no_mean_shape(dtype: torch.dtype) -> None:
