@@ -52,6 +52,7 @@ class EmbeddedRows:
         make: Callable[[], ValueT],
         *,
         by: object = None,
+        state: Hashable = None,
         beside: EmbeddedRows | None = None,
     ) -> ValueT:
         """Return what ``make`` computes from these rows, which is done once.
@@ -60,18 +61,18 @@ class EmbeddedRows:
             key: What is computed.
             make: Function that computes it.
             by: The module that computes it. If it has changed since, it is computed anew.
+            state: What else it depends on; the same holds.
             beside: Other rows from which it is computed, too; it is held as long as both exist.
         """
-        state = None if by is None else fingerprint(by)
         known = self._known if beside is None else self._pairs.setdefault(beside, {})
         key = key, by, self._tracked
-        if key in known and known[key][0] == state:
+        if key in known and known[key][0] == _state(by, state):
             found: ValueT = known[key][1]
             return found
         value = make()
         # Autograd cannot use what was computed in inference mode.
         if not torch.is_inference_mode_enabled() or self.rows.is_inference():
-            known[key] = None if by is None else fingerprint(by), value
+            known[key] = _state(by, state), value
         return value
 
     def take(self, index: Tensor, rows: Tensor) -> EmbeddedRows:
@@ -93,7 +94,7 @@ class EmbeddedRows:
     def holds(self, key: Hashable, *, by: object) -> bool:
         """Whether :meth:`derived` need not compute."""
         found = self._known.get((key, by, self._tracked))
-        return found is not None and found[0] == fingerprint(by)
+        return found is not None and found[0] == _state(by)
 
     @property
     def _tracked(self) -> bool:
@@ -144,6 +145,10 @@ def rows_of(rows: Any) -> Tensor:
 def embedded(rows: Rows) -> EmbeddedRows:
     """Return rows as an object that holds what is computed from them."""
     return rows if isinstance(rows, EmbeddedRows) else EmbeddedRows(rows)
+
+
+def _state(by: object, state: Hashable = None) -> Hashable:
+    return None if by is None else fingerprint(by), state
 
 
 def _remade(rows: Tensor, prepared: bool) -> EmbeddedRows:

@@ -1,4 +1,4 @@
-"""Fitting of classifiers, and selection of their concentration and temperature."""
+"""Fitting of classifiers, and selection of their concentration and temperature by labels left out."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import copy
 import math
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import torch
 
+from gp_distributions.fitting.atom_lengthscale import Lengthscale, lengthscales_to_try
 from gp_distributions.fitting.choosing import choose_metric
 from gp_distributions.fitting.marginal_likelihood import fit, maximise_likelihood
 from gp_distributions.fitting.sparse import fit_sparse
@@ -42,6 +43,9 @@ def fit_classifier(
 ) -> Classifier:
     r"""Fit a classifier in place and choose its concentration and its temperature; see :func:`fit`.
 
+    If a kernel of atoms has one lengthscale, log probabilities of labels that are left out choose it, at
+    the first concentration; see :func:`lengthscales_to_try`.
+
     Concentrations are fitted from the largest to the smallest. With more than 200 clouds, the first is
     fitted from all starts, and each of the others from the maximum before, which is close. Fewer clouds
     may have other maxima at each, so all start from the hyperparameters that the model has at the call.
@@ -63,31 +67,42 @@ def fit_classifier(
     start = copy.deepcopy(model.state_dict())
     before = model.alpha_epsilon, model.temperature
     best: _Fitted | None = None
-    try:
-        for number, alpha_epsilon in enumerate(concentrations, start=1):
-            if not many:
+
+    def settings(
+        values: Sequence[Lengthscale | None],
+    ) -> Iterator[tuple[Lengthscale | None, float]]:
+        yield from ((each, concentrations[0]) for each in values)
+        yield from ((best and best.lengthscale, each) for each in concentrations[1:])
+
+    with lengthscales_to_try(model) as lengthscales:
+        total = len(lengthscales) + len(concentrations) - 1
+        try:
+            for number, (lengthscale, alpha_epsilon) in enumerate(settings(lengthscales), start=1):
+                if not many:
+                    model.load_state_dict(start)
+                elif best is not None:
+                    options |= {"init": "current", "restarts": 0}
+                if lengthscale is not None:
+                    lengthscale.set()
+                model.alpha_epsilon = alpha_epsilon
+                model.temperature = 1.0 if temperature is None else temperature
+                if checkpoint is not None:
+                    options["checkpoint"] = Path(checkpoint) / f"alpha_epsilon={alpha_epsilon!r}"
+                step = f"Fitting alpha_epsilon={alpha_epsilon:g}, {number} of {total}"
+                maximise(model, **options, description=step)
+                density, chosen = _best_temperature(model, temperatures, options)
+                if best is None or density > best.density:
+                    state = copy.deepcopy(model.state_dict())
+                    summed = model.summed() if isinstance(model, SparseClassificationGP) else None
+                    best = _Fitted(density, alpha_epsilon, lengthscale, chosen, state, summed)
+        except BaseException:
+            if checkpoint is not None:  # so that a fit of this object finds what it has done
                 model.load_state_dict(start)
+                model.alpha_epsilon, model.temperature = before
             elif best is not None:
-                options |= {"init": "current", "restarts": 0}
-            model.alpha_epsilon = alpha_epsilon
-            model.temperature = 1.0 if temperature is None else temperature
-            if checkpoint is not None:
-                options["checkpoint"] = Path(checkpoint) / f"alpha_epsilon={alpha_epsilon!r}"
-            step = f"Fitting alpha_epsilon={alpha_epsilon:g}, {number} of {len(concentrations)}"
-            maximise(model, **options, description=step)
-            density, chosen = _best_temperature(model, temperatures, options)
-            if best is None or density > best.density:
-                state = copy.deepcopy(model.state_dict())
-                summed = model.summed() if isinstance(model, SparseClassificationGP) else None
-                best = _Fitted(density, alpha_epsilon, chosen, state, summed)
-    except BaseException:
-        if checkpoint is not None:  # so that a fit of this object finds what it has done
-            model.load_state_dict(start)
-            model.alpha_epsilon, model.temperature = before
-        elif best is not None:
-            best.restore(model)
-        model.eval()
-        raise
+                best.restore(model)
+            model.eval()
+            raise
     assert best is not None
     best.restore(model)
     if isinstance(model, ClassificationGP) and model.chooses_metric:
@@ -144,6 +159,7 @@ class _Fitted(NamedTuple):
 
     density: float
     alpha_epsilon: float
+    lengthscale: Lengthscale | None
     temperature: float
     state: dict[str, Any]
     summed: Summed | None

@@ -18,8 +18,9 @@ from gp_distributions.measures.gaussians import Gaussians
 from gp_distributions.measures.point_clouds import PointClouds
 from gp_distributions.numerics.expected_kernels import has_terms
 
-# With more atoms in all training clouds, random features replace pairs of atoms, so many of them.
-_MANY_ATOMS, _NUM_FEATURES = 3000, 256
+# With more atoms in all training clouds, random features replace pairs of atoms: so many of them if
+# coordinates have lengthscales, and if they share one.
+_MANY_ATOMS, _NUM_FEATURES, _NUM_ISOTROPIC = 3000, 256, 1024
 # The isotropic lengthscale starts at so many times the median distance between atoms, of so many.
 _OF_MEDIAN, _SAMPLED = 1.5, 1000
 
@@ -37,14 +38,15 @@ def aggregate_kernel(
     """Make the kernel of distributions that a kernel of atoms, or the default one, defines.
 
     :class:`AggregateGP` makes it itself. For labels, pass it to a :class:`ClassificationGP`, whose
-    latent functions then are means of functions of atoms.
+    latent functions then are means of functions of atoms. If all coordinates share a lengthscale,
+    :func:`fit` chooses it by labels that are left out.
 
     Args:
         X: The training inputs, :class:`PointClouds` or :class:`Gaussians`.
         covar_module: A kernel of atoms, as for :class:`AggregateGP`. Default: that of
             :class:`AggregateGP`.
         level: If targets are sums, the variance of the constants that the function of each kind has.
-        num_features: Number of random features for each RBF kernel. Default: none for few atoms.
+        num_features: Number of random features for each RBF kernel. Default: none for up to 3000 atoms.
         kinds: Whether the functions of kinds of atoms are ``"independent"`` or ``"correlated"``.
 
     Returns:
@@ -73,13 +75,14 @@ def aggregate_kernel(
     inputs: Literal["clouds", "gaussians"] = "gaussians" if isinstance(X, Gaussians) else "clouds"
     num_kinds = 0 if isinstance(X, Gaussians) else len(X.kind_names)
     centre = scale = None
+    count = _NUM_FEATURES
     if covar_module is None and isinstance(X, PointClouds) and X.geometric:
-        covar_module = _isotropic(X)
+        covar_module, count = _isotropic(X), _NUM_ISOTROPIC
     elif covar_module is None:
         centre, scale = _centre_and_scale(X)
         dim = len(scale)
-        if isinstance(X, PointClouds) and dim > len(X):
-            covar_module = _isotropic(X, scale) + _linear(1 / dim)
+        if isinstance(X, PointClouds) and 2 * dim > len(X):
+            covar_module, count = _isotropic(X, scale) + _linear(1 / dim), _NUM_ISOTROPIC
         else:
             covar_module = _of_coordinates(dim)
     if isinstance(covar_module, Kernel):  # ExpectedKernel refuses anything else
@@ -90,7 +93,7 @@ def aggregate_kernel(
             covar_module = covar_module + constant.double()
     if num_features is None and isinstance(X, PointClouds):
         many = int((X.weights > 0).sum()) > _MANY_ATOMS
-        num_features = _NUM_FEATURES if many and has_terms(covar_module) else None
+        num_features = count if many and has_terms(covar_module) else None
     return ExpectedKernel(
         covar_module,
         X.dim,

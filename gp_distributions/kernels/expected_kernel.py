@@ -6,22 +6,24 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 import torch
-from gpytorch.kernels import Kernel
+from gpytorch.kernels import Kernel, RBFKernel
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from gp_distributions.distances.embedded_rows import Rows, rows_of
+from gp_distributions.distances.embedded_rows import Rows, embedded, rows_of
 from gp_distributions.kernels.row_kernel import RowKernel
 from gp_distributions.measures.described import described
 from gp_distributions.numerics.embedding_kernels import point_covariances
 from gp_distributions.numerics.expected_kernels import (
     between_gaussians,
     feature_map,
+    feature_scales,
     keeps_slopes,
     terms_of,
     within_gaussians,
 )
 from gp_distributions.rows.clouds import drop_copies, drop_padding, split_rows
+from gp_distributions.rows.fingerprint import fingerprint
 from gp_distributions.rows.gaussians import split_gaussians
 from gp_distributions.rows.layout import check_weights, normalized
 
@@ -146,8 +148,8 @@ class ExpectedKernel(RowKernel):
         first = drop_copies(rows1)
         second = first if rows2 is rows1 else drop_copies(rows2)
         if self.num_features is not None:
-            features = self.features(first)
-            others = features if second is first else self.features(second)
+            features = self._features(x1)
+            others = features if second is first else self._features(x2)
             found = (features * others).sum(-1) if diag else features @ others.mT
         elif self.inputs == "gaussians":
             # A pair is a set of one with another.
@@ -166,14 +168,14 @@ class ExpectedKernel(RowKernel):
         r"""Compute :math:`\mathrm E\, k_0(x, x)`, the mean variance of the function, for each row."""
         if self.inputs == "gaussians":
             return within_gaussians(self.base_kernel, *self._gaussians(rows_of(x)))
-        atoms, weights = self._clouds(rows_of(x))
+        atoms, weights = self.clouds(rows_of(x))
         flat = atoms[..., : self.num_coordinates].reshape(-1, 1, self.num_coordinates)
         each = point_covariances(self.base_kernel, flat, flat).reshape(weights.shape)
         return (weights * each).sum(-1)
 
     def _all(self, x1: Tensor, x2: Tensor) -> Tensor:
         """Compute the covariances of ``N x width`` with ``M x width'`` rows, ``N x M``."""
-        atoms, weights = self._clouds(x2)
+        atoms, weights = self.clouds(x2)
         used = weights > 0
         points, shares = atoms[used], weights[used]
         owners, count = used.nonzero()[:, 0], len(x2)
@@ -186,7 +188,7 @@ class ExpectedKernel(RowKernel):
             of_clouds = values.new_zeros(len(weights), count)
             return of_clouds.index_add(0, used.nonzero()[:, 0], values)
 
-        atoms, weights = self._clouds(x1)
+        atoms, weights = self.clouds(x1)
         return _in_chunks(covariances, atoms, weights, cost=atoms.shape[-2] * len(points))
 
     def _paired(self, x1: Tensor, x2: Tensor) -> Tensor:
@@ -200,7 +202,7 @@ class ExpectedKernel(RowKernel):
             values = self._of_atoms(atoms1, atoms2)
             return (weights1.unsqueeze(-2) @ values @ weights2.unsqueeze(-1)).flatten()
 
-        clouds = *self._clouds(x1), *self._clouds(x2)
+        clouds = *self.clouds(x1), *self.clouds(x2)
         return _in_chunks(
             covariances, *clouds, cost=clouds[0].shape[-2] * clouds[2].shape[-2]
         ).reshape(shape)
@@ -220,15 +222,41 @@ class ExpectedKernel(RowKernel):
 
         There are as many for each kind, one kind after the other: an ``... x N x D`` tensor.
         """
-        count = self.num_features
+        return self._features(rows).expand(*rows.shape[:-1], -1)
+
+    def _features(self, x: Rows) -> Tensor:
+        """Compute features of the rows without the copies of a batch.
+
+        If no lengthscale is learned, rows hold their features, which only the scales multiply.
+        """
+        count, held = self.num_features, embedded(x)
         assert count is not None
+        smooth = [part for _, part, _ in terms_of(self.base_kernel) if isinstance(part, RBFKernel)]
+        learned = any(parameter.requires_grad for part in smooth for parameter in part.parameters())
+        if torch.is_grad_enabled() and (learned or held.rows.requires_grad):
+            found = self._unscaled(held.rows, count)
+        else:
+            units = (tuple(each.tolist()) for each in (self.centre, self.scale))
+            found = held.derived(
+                ("features", count, self.seed, self.num_kinds, self.total),
+                lambda: self._unscaled(held.rows, count),
+                state=(*units, *map(fingerprint, smooth)),
+            )
+        found = found * feature_scales(self.base_kernel, self.num_coordinates, count).to(found)
+        if self.correlated:
+            found = self.kind_factor.to(found).mT @ found
+        return found.flatten(-2)
+
+    def _unscaled(self, rows: Tensor, count: int) -> Tensor:
+        """Compute features without scales and correlations of kinds, ``... x N x kinds x D``."""
+        rows = drop_copies(rows)
         of_kinds = feature_map(self.base_kernel, self.num_coordinates, count, seed=self.seed)
-        atoms, weights = self._clouds(rows.flatten(0, -2))
+        atoms, weights = self.clouds(rows.flatten(0, -2))
 
         def features(atoms: Tensor, weights: Tensor) -> Tensor:
             atoms, weights = drop_padding(atoms, weights)
             points = atoms[..., : self.num_coordinates]
-            return of_kinds(points, self._weights_of_kinds(atoms, weights)).flatten(-2)
+            return of_kinds(points, self._weights_of_kinds(atoms, weights))
 
         slopes = keeps_slopes(atoms, self._weights_of_kinds(atoms[:1], weights[:1]))
         found = _in_chunks(
@@ -238,10 +266,6 @@ class ExpectedKernel(RowKernel):
             cost=count * atoms.shape[-2],
             again=rows.requires_grad or not slopes,
         )
-        if self.correlated:
-            factor = self.kind_factor.to(found)
-            parts = found.unflatten(-1, (self.num_kinds, -1))
-            found = (factor.mT @ parts).flatten(-2)
         return found.unflatten(0, rows.shape[:-1])
 
     def _weights_of_kinds(self, atoms: Tensor, weights: Tensor) -> Tensor:
@@ -251,7 +275,7 @@ class ExpectedKernel(RowKernel):
         kinds = torch.arange(self.num_kinds, device=atoms.device).unsqueeze(-1)
         return weights.unsqueeze(-2) * (atoms[..., -1].long().unsqueeze(-2) == kinds)
 
-    def _clouds(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+    def clouds(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Return atoms in the units of the kernel, and their weights or masses."""
         atoms, weights = split_rows(rows, self.dim)
         points = (atoms[..., : self.num_coordinates] - self.centre.to(rows)) / self.scale.to(rows)

@@ -56,9 +56,9 @@ class AggregateGP(AtomPredictions, DistributionGP):
         covar_module: A GPyTorch kernel of atoms, ``N x d`` tensors in the units of the data. For
             :class:`Gaussians` or with ``num_features``, a sum of RBF, linear and constant kernels. A
             constant is added for sums and for kinds. Default: an RBF kernel with a lengthscale for each
-            coordinate, or one if they are more than the clouds, and a linear kernel, both of coordinates
-            in units of their standard deviation over all atoms; for clouds that are ``geometric``, whose
-            coordinates have one unit, an RBF kernel with one lengthscale.
+            coordinate, or one if there are fewer than two clouds for each, and a linear kernel, both of
+            coordinates in units of their standard deviation over all atoms; for clouds that are
+            ``geometric``, whose coordinates have one unit, an RBF kernel with one lengthscale.
         aggregate: What a target is: ``"mean"``, ``"sum"`` or ``"draw"``.
         num_features: Number of random features in place of an RBF kernel, for clouds. The time of a fit
             grows with the number of atoms times that of features, without them with the square of the

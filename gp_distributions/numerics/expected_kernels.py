@@ -120,11 +120,11 @@ def within_gaussians(kernel: Kernel, mean: Tensor, covariance: Tensor) -> Tensor
 def feature_map(
     kernel: Kernel, dim: int, num_features: int, *, seed: int = 0
 ) -> Callable[[Tensor, Tensor], Tensor]:
-    r"""Make a function that computes features whose inner products are about expectations of a kernel.
+    r"""Make a function that computes features of which a kernel's expectations are about inner products.
 
     The features of a cloud are :math:`\sum_a w_a \phi(x_a)`, with :math:`\phi` the coordinates for a
     linear kernel, one for a constant kernel, and cosines and sines at orthogonal random frequencies for
-    an RBF kernel.
+    an RBF kernel. They are still to be multiplied by :func:`feature_scales`.
 
     Args:
         kernel: A GPyTorch kernel of points: a sum of RBF, linear and constant kernels.
@@ -140,28 +140,41 @@ def feature_map(
     """
     parts = []
     half = -(-num_features // 2)
-    for factor, part, columns in terms_of(kernel):
+    for _, part, columns in terms_of(kernel):
         frequencies = None
         if isinstance(part, RBFKernel):
             size = dim if isinstance(columns, slice) else len(columns)
             unit = orthogonal_frequencies(GaussianKernel(), size, half, seed=seed)
             frequencies = unit.to(part.lengthscale) / part.lengthscale
-        parts.append((factor.sqrt(), part, columns, frequencies))
+        parts.append((part, columns, frequencies))
 
     def features(points: Tensor, weights: Tensor) -> Tensor:
         found = []
-        for root, part, columns, frequencies in parts:
+        for part, columns, frequencies in parts:
             chosen = points[..., columns]
             if frequencies is not None:
-                each = _cosines_and_sines(chosen, weights, frequencies.to(chosen))
+                found.append(_cosines_and_sines(chosen, weights, frequencies.to(chosen)))
             elif isinstance(part, LinearKernel):
-                each = weights @ chosen * part.variance.squeeze(-2).sqrt()
+                found.append(weights @ chosen)
             else:
-                each = weights.sum(-1, keepdim=True) * part.constant.sqrt()
-            found.append(root * each)
+                found.append(weights.sum(-1, keepdim=True))
         return torch.cat(found, dim=-1)
 
     return features
+
+
+def feature_scales(kernel: Kernel, dim: int, num_features: int) -> Tensor:
+    """Compute the factor of each feature of :func:`feature_map`, a tensor of length ``D``."""
+    found = []
+    for factor, part, columns in terms_of(kernel):
+        if isinstance(part, RBFKernel):
+            found.append(factor.sqrt().to(part.lengthscale).expand(2 * -(-num_features // 2)))
+        elif isinstance(part, LinearKernel):
+            size = dim if isinstance(columns, slice) else len(columns)
+            found.append((factor * part.variance.squeeze(-2)).sqrt().expand(size))
+        else:
+            found.append((factor * part.constant).sqrt().reshape(1))
+    return torch.cat(found)
 
 
 def keeps_slopes(points: Tensor, weights: Tensor) -> bool:
@@ -170,7 +183,8 @@ def keeps_slopes(points: Tensor, weights: Tensor) -> bool:
 
 
 def _cosines_and_sines(points: Tensor, weights: Tensor, frequencies: Tensor) -> Tensor:
-    if keeps_slopes(points, weights) and not (points.requires_grad or weights.requires_grad):
+    only = frequencies.requires_grad and not (points.requires_grad or weights.requires_grad)
+    if only and keeps_slopes(points, weights):
         found: Tensor = _FourierFeatures.apply(points, weights, frequencies)
         return found
     angles = points @ frequencies.T

@@ -16,6 +16,7 @@ from gpytorch.kernels import (
 from torch import Tensor
 
 from gp_distributions import Gaussians, PointClouds
+from gp_distributions.distances.embedded_rows import EmbeddedRows
 from gp_distributions.kernels import ExpectedKernel
 from gp_distributions.kernels import expected_kernel as module
 
@@ -193,3 +194,31 @@ def test_features_have_the_derivatives_of_autograd() -> None:
             torch.cat([g.flatten() for g in torch.autograd.grad(total, kernel.parameters())])
         )
     assert torch.allclose(*slopes, rtol=1e-10)
+
+
+def test_rows_hold_features_while_no_lengthscale_is_learned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counted: list[int] = []
+    original = module.feature_map
+
+    def counting(*args: Any, **options: Any) -> Any:
+        counted.append(1)
+        return original(*args, **options)
+
+    kernel, rows = ExpectedKernel(smooth(), 2, num_features=16), EmbeddedRows(clouds().pack())
+    other = ExpectedKernel(smooth(), 2, num_features=16)
+    scaled, linear = kernel.base_kernel.kernels
+    scaled.base_kernel.raw_lengthscale.requires_grad_(False)
+    monkeypatch.setattr(module, "feature_map", counting)
+    for lengthscale, outputscale, made in ((0.5, 1.0, 1), (0.5, 2.0, 0), (0.8, 2.0, 1)):
+        for one in (kernel, other):
+            one.base_kernel.kernels[0].base_kernel.lengthscale = lengthscale
+            one.base_kernel.kernels[0].outputscale = outputscale
+            one.base_kernel.kernels[1].variance = torch.tensor([outputscale, 0.1])
+        counted.clear()
+        found = kernel.forward(rows, rows)
+        assert len(counted) == made
+        assert torch.equal(found, other.forward(rows.rows, rows.rows))
+    (gradient,) = torch.autograd.grad(found.sum(), [linear.raw_variance])
+    assert bool((gradient != 0).any())

@@ -187,11 +187,33 @@ def test_labels() -> None:
     assert torch.allclose(again.predict_proba(moved), model.predict_proba(X), atol=1e-3)
 
 
-def test_more_coordinates_than_clouds_share_a_lengthscale() -> None:
+def test_labels_that_are_left_out_choose_the_lengthscale_of_atoms() -> None:
+    rng = np.random.default_rng(1)
+    X = PointClouds(np.repeat(rng.normal(size=(60, 6, 1)), 31, axis=-1))
+    labels = (3 * X.points[..., 0]).sin().mean(-1) > 0
+
+    def density(model: ClassificationGP) -> float:
+        return model.leave_one_out_proba()[torch.arange(60), labels.long()].log().sum().item()
+
+    model = fit(
+        ClassificationGP(X, labels, aggregate_kernel(X)), alpha_epsilons=[0.1], temperature=1.0
+    )
+    chosen = model.covar_module.base_kernel.kernels[0].base_kernel
+    assert chosen.raw_lengthscale.requires_grad
+    for factor in (0.5, 0.5**0.5, 2**0.5, 2.0):
+        kernel = aggregate_kernel(X)
+        smooth = kernel.base_kernel.kernels[0].base_kernel
+        smooth.lengthscale = factor * chosen.lengthscale.detach()
+        smooth.raw_lengthscale.requires_grad_(False)
+        fixed = ClassificationGP(X, labels, kernel)
+        assert density(fit(fixed, alpha_epsilons=[0.1], temperature=1.0)) < density(model)
+
+
+def test_fewer_than_two_clouds_for_each_coordinate_share_a_lengthscale() -> None:
     rng = np.random.default_rng(0)
-    X = PointClouds(rng.normal(size=(10, 4, 12)))
+    X = PointClouds(rng.normal(size=(23, 4, 12)))
     assert aggregate_kernel(X).base_kernel.kernels[0].base_kernel.lengthscale.shape == (1, 1)
-    many = PointClouds(rng.normal(size=(12, 4, 12)))
+    many = PointClouds(rng.normal(size=(24, 4, 12)))
     assert aggregate_kernel(many).base_kernel.kernels[0].base_kernel.lengthscale.shape == (1, 12)
 
 
