@@ -61,7 +61,9 @@ def _beside_peer(column: str, sign: int) -> Target:
         losses = [sign * (mine - other) for mine, other in zip(ours, peers, strict=True)]
         return f"{max(losses):.3g}", max(losses) <= 0.02
 
-    text = f"{', '.join(ASKED)}: largest loss in {column} of labels against the peer on the same folds"
+    text = (
+        f"{', '.join(ASKED)}: largest loss in {column} of labels against the peer on the same folds"
+    )
     return Target(text, "<= 0.02", judge)
 
 
