@@ -83,8 +83,9 @@ def fit(
         - \frac12 \left(\frac{\log \tau}{0.35}\right)^2,
 
     because marginal likelihoods at different concentrations cannot be compared. Noisy labels need a
-    large concentration, and well-separated classes a small one. A sparse classifier takes two passes
-    over the data for each.
+    large concentration, and well-separated classes a small one. The one lengthscale of a kernel of atoms
+    is chosen likewise, from multiples of the median distance between atoms. A sparse classifier takes
+    two passes over the data for each.
 
     Args:
         model: A :class:`DistributionGP`, or any GPyTorch ``ExactGP`` with a ``covar_module`` and a
