@@ -79,7 +79,8 @@ def median_distances(model: ExactGP) -> dict[DistributionKernel, Tensor]:
 
     def record(distance: Distance, inputs: tuple[Rows, ...], squared: Tensor) -> None:
         rows = rows_of(inputs[0])
-        whole = squared.shape[-1] % size == squared.shape[-2] % size == 0
+        # An interrupt may leave the hook, which then sees predictions, too.
+        whole = squared.dim() > 1 and squared.shape[-1] % size == squared.shape[-2] % size == 0
         if distance not in medians and whole and size > 1:
             rounding = rounding_of(distance, rows, squared)
             median = median_apart(closest_images(squared, size), rounding=rounding).sqrt()

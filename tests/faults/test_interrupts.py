@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ from gp_distributions import (
 )
 from gp_distributions.bayesopt import ShapeOptimizer
 from gp_distributions.comparison import InterruptedComparison
+from gp_distributions.fitting import starts
 from gp_distributions.kernels import DistributionKernel
 from gp_distributions.warnings import UndeterminedWarning, silenced
 
@@ -248,3 +250,18 @@ def test_a_real_signal(children: Children, tmp_path: Path) -> None:
     os.kill(process, signal.SIGINT)
     assert children.end(process) == 0
     assert result.read_text() == "interrupted, False, True"
+
+
+def test_models_predict_after_an_interrupt_that_leaves_a_hook(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Interrupted(ExitStack):
+        def __exit__(self, *details: object) -> bool:
+            raise KeyboardInterrupt
+
+    X = PointClouds(torch.randn(12, 5, 2, generator=torch.Generator().manual_seed(0)).double())
+    model = DistributionGP(X, X.points.mean((1, 2)))
+    monkeypatch.setattr(starts, "ExitStack", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        fit(model, progress=False)
+    assert bool(model.predict(X[:3])[0].isfinite().all())
