@@ -8,7 +8,11 @@ The prediction of a group is that of ``AggregateGP`` for the cloud of its people
 over them, without noise. ``rmse`` is its error over groups, in points; ``goodman`` is that of least
 squares of states' votes on the shares of the groups, and ``clipped`` if it is held to 0 to 100;
 ``coverage`` is that of 95% intervals of groups, and ``std`` their mean standard deviation. ``loo R2``
-and ``loo coverage`` are of states that are left out.
+and ``loo coverage`` are of states that are left out of a model whose hyperparameters have seen them.
+
+``folds R2`` and ``folds coverage`` are of states in five folds, each predicted by a model that is fitted
+to the others: means and standard deviations over repetitions, of which each shuffles the states by its
+seed, 0, 1 and so on.
 
 What the data lack is shown by targets that are means of a known f, a boosting of respondents' votes on
 the same columns, plus normal noise of 3 points. The truth of a group is then its mean of f:
@@ -34,6 +38,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.model_selection import KFold
 
 import gp_distributions as gd
 from benchmarks.harness import Options, Row, main, means, progress
@@ -66,7 +71,14 @@ def _coverage(rows: Rows) -> tuple[str, bool]:
     return ", ".join(f"{each:.3g}" for each in found), min(found) >= 0.85
 
 
+def _left_out(rows: Rows) -> tuple[str, bool]:
+    row = find(rows, **{"left out": "states, five folds"})
+    r2, coverage = number(row, "folds R2"), number(row, "folds coverage")
+    return f"{r2:.3g}, {coverage:.3g}", r2 >= 0.82 and 0.88 <= coverage <= 0.98
+
+
 TARGETS = (
+    Target("votes: R2 and coverage of states in five folds", ">= 0.82, 0.88 to 0.98", _left_out),
     Target("votes: error of groups below Goodman's regression, clipped", "lower", _below),
     Target(
         "votes: coverage of groups, and with one f in 51, 200 and 400 mixed regions",
@@ -128,6 +140,17 @@ class Survey:
             "loo coverage": left_out["coverage"],
         }
 
+    def five_folds(self, repetition: int) -> Scores:
+        """Return the scores of votes of states, each predicted from those in other folds."""
+        y = self.votes.to_numpy()
+        X = gd.PointClouds.from_list([self.columns[people] for people in self.states()])
+        mean, std = np.empty(len(y)), np.empty(len(y))
+        for train, test in KFold(5, shuffle=True, random_state=repetition).split(y):
+            model = gd.fit(gd.AggregateGP(X[train], y[train]), progress=False)
+            mean[test], std[test] = (moment.numpy() for moment in model.predict(X[test]))
+        found = score_of(y, mean, std)
+        return {"folds R2": found["r2"], "folds coverage": found["coverage"]}
+
     def states(self) -> list[NDArray[np.intp]]:
         """Return the respondents of each state."""
         state = self.people.state.to_numpy()
@@ -184,6 +207,9 @@ def run(options: Options) -> list[Row]:
     states = survey.states()
     found = survey.scores(states, survey.votes.to_numpy(), survey.truth(survey.answer))
     rows: list[Row] = [{"targets": "votes", "regions": len(states), **found}]
+    folds = [survey.five_folds(each) for each in progress(range(options.seeds), "five folds")]
+    deviations = {f"{name} std": float(np.std([each[name] for each in folds])) for name in folds[0]}
+    rows.append({"left out": "states, five folds", **means(folds), **deviations})
     cases = [("states, one f", len(states)), *((_MIXED, num) for num in sizes)]
     for name, num in progress(cases, "votes"):
         some = []

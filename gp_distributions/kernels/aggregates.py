@@ -21,8 +21,11 @@ from gp_distributions.numerics.expected_kernels import has_terms
 # With more atoms in all training clouds, random features replace pairs of atoms: so many of them if
 # coordinates have lengthscales, and if they share one.
 _MANY_ATOMS, _NUM_FEATURES, _NUM_ISOTROPIC = 3000, 256, 1024
-# The isotropic lengthscale starts at so many times the median distance between atoms, of so many.
-_OF_MEDIAN, _SAMPLED = 1.5, 1000
+# Coordinates share a lengthscale if there are fewer clouds than this for each of them. More lengthscales
+# than such clouds determine make the function of atoms overfit.
+_CLOUDS_EACH = 10
+# The isotropic lengthscale starts at so many times the root mean squared distance between atoms.
+_OF_DISTANCE = 1.5
 
 Kinds = Literal["independent", "correlated"]
 
@@ -81,7 +84,7 @@ def aggregate_kernel(
     elif covar_module is None:
         centre, scale = _centre_and_scale(X)
         dim = len(scale)
-        if isinstance(X, PointClouds) and 2 * dim > len(X):
+        if isinstance(X, PointClouds) and len(X) < _CLOUDS_EACH * dim:
             covar_module, count = _isotropic(X, scale) + _linear(1 / dim), _NUM_ISOTROPIC
         else:
             covar_module = _of_coordinates(dim)
@@ -159,13 +162,16 @@ def _linear(variance: float) -> Kernel:
 
 def _isotropic(X: PointClouds, scale: Tensor | float = 1.0) -> Kernel:
     """Return an RBF kernel with one lengthscale, which starts at distances between atoms of a kind."""
-    atoms = X.positions[X.weights > 0].detach() / scale
-    kinds = X.points[X.weights > 0][:, -1] if X.kind_names else atoms.new_zeros(len(atoms))
-    drawn = torch.randperm(len(atoms), generator=torch.Generator().manual_seed(0))[:_SAMPLED]
-    atoms, kinds = atoms[drawn], kinds[drawn]
-    distances = torch.cdist(atoms, atoms)[kinds.unsqueeze(-1) == kinds]
-    apart = distances[distances > 0]
-    start = _OF_MEDIAN * apart.median() if len(apart) else torch.tensor(1.0)
+    atoms = (X.positions.detach() / scale).flatten(0, -2)
+    shares = X.weights.detach().flatten() / len(X)
+    kinds = X.points[..., -1].detach().long().flatten() if X.kind_names else shares.long() * 0
+    of_kinds = shares.new_zeros(max(1, len(X.kind_names))).index_add(0, kinds, shares)
+    sums = atoms.new_zeros(len(of_kinds), X.positions.shape[-1])
+    sums = sums.index_add(0, kinds, shares.unsqueeze(-1) * atoms)
+    centres = sums / of_kinds.clamp_min(torch.finfo(sums.dtype).tiny).unsqueeze(-1)
+    centred = atoms - centres[kinds]
+    squared = 2 * (shares * centred.square().sum(-1)).sum()  # between two atoms, in the mean
+    start = _OF_DISTANCE * squared.sqrt() if squared > 0 else torch.tensor(1.0)
     smooth = RBFKernel(lengthscale_constraint=_log(start))
     return ScaleKernel(smooth, outputscale_constraint=_log(torch.tensor(1.0))).double()
 

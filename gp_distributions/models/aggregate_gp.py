@@ -56,7 +56,7 @@ class AggregateGP(AtomPredictions, DistributionGP):
         covar_module: A GPyTorch kernel of atoms, ``N x d`` tensors in the units of the data. For
             :class:`Gaussians` or with ``num_features``, a sum of RBF, linear and constant kernels. A
             constant is added for sums and for kinds. Default: an RBF kernel with a lengthscale for each
-            coordinate, or one if there are fewer than two clouds for each, and a linear kernel, both of
+            coordinate, or one if there are fewer than ten clouds for each, and a linear kernel, both of
             coordinates in units of their standard deviation over all atoms; for clouds that are
             ``geometric``, whose coordinates have one unit, an RBF kernel with one lengthscale.
         aggregate: What a target is: ``"mean"``, ``"sum"`` or ``"draw"``.
