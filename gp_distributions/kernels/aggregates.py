@@ -21,8 +21,7 @@ from gp_distributions.numerics.expected_kernels import has_terms
 # With more atoms in all training clouds, random features replace pairs of atoms: so many of them if
 # coordinates have lengthscales, and if they share one.
 _MANY_ATOMS, _NUM_FEATURES, _NUM_ISOTROPIC = 3000, 256, 1024
-# Coordinates share a lengthscale if there are fewer clouds than this for each of them. More lengthscales
-# than such clouds determine make the function of atoms overfit.
+# With fewer clouds than this for each coordinate, all share a lengthscale: one for each would overfit.
 _CLOUDS_EACH = 10
 # The isotropic lengthscale starts at so many times the root mean squared distance between atoms.
 _OF_DISTANCE = 1.5
@@ -163,15 +162,18 @@ def _linear(variance: float) -> Kernel:
 def _isotropic(X: PointClouds, scale: Tensor | float = 1.0) -> Kernel:
     """Return an RBF kernel with one lengthscale, which starts at distances between atoms of a kind."""
     atoms = (X.positions.detach() / scale).flatten(0, -2)
-    shares = X.weights.detach().flatten() / len(X)
-    kinds = X.points[..., -1].detach().long().flatten() if X.kind_names else shares.long() * 0
-    of_kinds = shares.new_zeros(max(1, len(X.kind_names))).index_add(0, kinds, shares)
-    sums = atoms.new_zeros(len(of_kinds), X.positions.shape[-1])
+    shares = X.weights.detach().flatten()
+    kinds = (
+        X.points[..., -1].detach().long().flatten()
+        if X.kind_names
+        else torch.zeros_like(shares, dtype=torch.long)
+    )
+    masses = shares.new_zeros(max(1, len(X.kind_names))).index_add(0, kinds, shares)
+    sums = atoms.new_zeros(len(masses), atoms.shape[-1])
     sums = sums.index_add(0, kinds, shares.unsqueeze(-1) * atoms)
-    centres = sums / of_kinds.clamp_min(torch.finfo(sums.dtype).tiny).unsqueeze(-1)
-    centred = atoms - centres[kinds]
-    squared = 2 * (shares * centred.square().sum(-1)).sum()  # between two atoms, in the mean
-    start = _OF_DISTANCE * squared.sqrt() if squared > 0 else torch.tensor(1.0)
+    centres = sums / masses.clamp_min(torch.finfo(masses.dtype).tiny).unsqueeze(-1)
+    variance = (shares * (atoms - centres[kinds]).square().sum(-1)).sum() / shares.sum()
+    start = _OF_DISTANCE * (2 * variance).sqrt() if variance > 0 else torch.tensor(1.0)
     smooth = RBFKernel(lengthscale_constraint=_log(start))
     return ScaleKernel(smooth, outputscale_constraint=_log(torch.tensor(1.0))).double()
 
