@@ -32,6 +32,8 @@ LARGE, SUBSET = 1000, 500
 # clouds, their likelihoods grow by less than _GAIN: by a few parameters over the size of the subset.
 _SAME, _GAIN = 1e-4, 0.015
 _LOSS = attrgetter("loss")
+# A loose maximisation ends where the gain is below so many nats per cloud.
+_LOOSE = {"ftol": 1e-3, "gtol": 1e-3}
 # Likelihoods whose parameters do not depend on the number of clouds.
 _LIKELIHOODS = (GaussianLikelihood, SamplingNoiseLikelihood, SharedNoise)
 
@@ -68,7 +70,12 @@ class Ascent:
         self.lowest = math.inf
 
     def maxima(
-        self, model: ExactGP, starts: Sequence[list[Tensor]], *, pairs: Sequence[Pair] = ()
+        self,
+        model: ExactGP,
+        starts: Sequence[list[Tensor]],
+        *,
+        pairs: Sequence[Pair] = (),
+        loose: bool = False,
     ) -> list[Maximum]:
         """Maximise the marginal likelihood from each start; leave out those that fail.
 
@@ -76,7 +83,9 @@ class Ascent:
             model: The model, or one that shares its parameters.
             starts: Values of all parameters.
             pairs: Estimate of the curvature there.
+            loose: Whether to end where the gain is below 1e-3 nats per cloud, unless options say more.
         """
+        options = _LOOSE | self.options if loose else self.options
         mll = objective(model)
         parameters, bounds = get_parameters_and_bounds(mll, requires_grad=True)
         found: list[Maximum] = []
@@ -90,7 +99,7 @@ class Ascent:
                         bounds,
                         callback=self._see,
                         pairs=pairs,
-                        **self.options,
+                        **options,
                     )
                     if parameters
                     else Minimum(self.loss(mll).item(), converged=True, pairs=[])
@@ -188,7 +197,13 @@ def has_subsets(model: ExactGP) -> bool:
 
 
 def climb(
-    ascent: Ascent, starts: Sequence[list[Tensor]], *, seed: int, with_first: bool = False
+    ascent: Ascent,
+    starts: Sequence[list[Tensor]],
+    *,
+    seed: int,
+    with_first: bool = False,
+    pairs: Sequence[Pair] = (),
+    loose: bool = False,
 ) -> Maximum:
     """Maximise the marginal likelihood from all starts, and leave the model at the best result.
 
@@ -197,11 +212,14 @@ def climb(
         starts: Values of all parameters.
         seed: Random seed of the subset from which a fit of many clouds starts.
         with_first: Whether the first start is a start of all clouds as well.
+        pairs: Estimate of the curvature at the starts. A fit of many clouds finds its own.
+        loose: Whether another fit follows. One of many clouds ends where it always does.
     """
     if has_subsets(ascent.model):
         best = _from_subset(ascent, starts, seed=seed, with_first=with_first)
     else:
-        best = min(ascent.maxima(ascent.model, starts), key=_LOSS)
+        found = ascent.maxima(ascent.model, starts, pairs=pairs, loose=loose)
+        best = min(found, key=_LOSS)
     set_values(ascent.model, best.values)
     return best
 

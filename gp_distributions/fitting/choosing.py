@@ -49,8 +49,6 @@ _FEATURES = 500
 _GAIN = 0.02
 # Factors of normals to choose from.
 _FACTORS = (1.0, 3.0, 6.0)
-# A fit in a fold ends where the gain is below so many nats per cloud.
-_LOOSE = {"ftol": 1e-3, "gtol": 1e-3}
 
 
 class _Member(NamedTuple):
@@ -148,7 +146,8 @@ def choose_normals_factor(
         set_values(model, start)
         distance.normals_factor = factor
         start_at_medians(model)
-        losses[factor] = Ascent(model, tick, _LOOSE).maxima(model, [values_of(model)])[0].loss
+        ascent = Ascent(model, tick, None)
+        losses[factor] = ascent.maxima(model, [values_of(model)], loose=True)[0].loss
     set_values(model, start)
     distance.normals_factor = min(losses, key=losses.__getitem__)
 
@@ -241,7 +240,8 @@ def _compared(
                     value.copy_(known[..., : value.shape[-1]] if value.dim() else known)
                     fewer |= value.shape != known.shape
             curvature = () if fewer else pairs
-            Ascent(member, tick, _LOOSE).maxima(member, [values_of(member)], pairs=curvature)
+            ascent = Ascent(member, tick, None)
+            ascent.maxima(member, [values_of(member)], pairs=curvature, loose=True)
             member.eval()
         other = members[-1]
         if name == MIXTURE:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import singledispatch
 from typing import Any, Literal
 
@@ -27,6 +27,7 @@ from gp_distributions.fitting.sampling_noise import learn_sampling_noise
 from gp_distributions.fitting.scales import (
     choose_scales,
     fixed_scales,
+    has_choice_of_scales,
     learn_scales,
     learned_scales,
 )
@@ -190,13 +191,17 @@ def maximise_likelihood(
                 if init == "median":
                     model.covar_module.base_kernel.distance.scales.fill_(1.0)
                 choose_normals_factor(model, seed=seed, tick=ascent.tick)
-            best = _best(ascent, init, restarts, seed)
+            again = bool(scaled) or (chooses and has_choice_of_scales(model))
+            best = _best(ascent, init, restarts, seed, loose=again)
+            pairs = best.minimum.pairs
             if chooses and choose_scales(model, seed=seed, tick=ascent.tick):
                 ascent.lowest = math.inf  # losses at other scales do not compare
                 best = _best(ascent, init, restarts, seed)
-            if scaled and learn_scales(model, scaled, seed=seed, tick=ascent.tick):
+            elif scaled and learn_scales(model, scaled, seed=seed, tick=ascent.tick):
                 ascent.lowest = math.inf
                 best = _best(ascent, "current", 0, seed)
+            elif again:
+                best = _best(ascent, "current", 0, seed, pairs=pairs)
         if jitter:  # warn of jitter only at the final hyperparameters, not in line searches
             with torch.no_grad():
                 ascent.loss(objective(model))
@@ -205,7 +210,15 @@ def maximise_likelihood(
     return best.minimum.pairs
 
 
-def _best(ascent: Ascent, init: str, restarts: int, seed: int) -> Maximum:
+def _best(
+    ascent: Ascent,
+    init: str,
+    restarts: int,
+    seed: int,
+    *,
+    pairs: Sequence[Pair] = (),
+    loose: bool = False,
+) -> Maximum:
     """Maximise the marginal likelihood from all starts, and leave the model at the best result."""
     model = ascent.model
     if init == "median":
@@ -213,7 +226,8 @@ def _best(ascent: Ascent, init: str, restarts: int, seed: int) -> Maximum:
     else:
         median_distances(model)  # warns of clouds that coincide
     starts = list(_starts(model, restarts, torch.Generator().manual_seed(seed)))
-    return climb(ascent, starts, seed=seed, with_first=init == "current")
+    first = init == "current"
+    return climb(ascent, starts, seed=seed, with_first=first, pairs=pairs, loose=loose)
 
 
 def _starts(model: ExactGP, restarts: int, generator: torch.Generator) -> Iterator[list[Tensor]]:

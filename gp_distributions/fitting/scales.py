@@ -35,9 +35,9 @@ Values: TypeAlias = dict[str, Tensor]
 # Scales are learned from at most this many bags.
 _BAGS = 256
 _FOLDS = 5
-# Largest number of L-BFGS steps with sums over coordinates, with scales, and with the other
-# hyperparameters alone.
-_SCREENING, _STEPS, _OTHERS = 10, 2, 5
+# Largest number of L-BFGS steps with sums over coordinates: from each start, and from the best for a
+# fold; and with the other hyperparameters alone.
+_SCREENING, _FOLD, _OTHERS = 10, 4, 5
 _LOOSE: dict[str, Any] = {"ftol": 1e-3, "gtol": 1e-3}
 # Number of coordinates that are emphasised in a start, and by which power of e.
 _STARTS, _EMPHASIS = 2, 1.5
@@ -92,7 +92,6 @@ def learn_scales(
 
     where :math:`d_j` is the distance if only coordinate :math:`j` counts: from the scales of the model,
     and from scales that emphasise one of the 2 coordinates which explain most when they are emphasised.
-    Two steps with the distance itself follow from the best.
 
     Without a guard, learned scales can overfit. Therefore they are also learned once for each of 5 folds
     without its targets, with the stand-in and from what is best on all bags. The scales of the
@@ -100,13 +99,13 @@ def learn_scales(
     scales than without: if the mean gain in log density exceeds 0.01 and ``errors`` of its standard
     errors. The ``decision`` of each distance says so.
 
-    The joint fits use at most 256 random bags. :func:`fit` then fits the other hyperparameters again, to
-    all data with the new scales.
+    At most 256 random bags are used. :func:`fit` then fits the other hyperparameters again, to all data
+    with the new scales.
 
     Args:
         model: A fitted model.
         distances: Distances of the model whose scales are learned.
-        atoms: Number of random atoms of each bag that the joint fits use.
+        atoms: Number of random atoms of each bag. The stand-in uses half as many.
         errors: Number of standard errors that the gain must exceed.
         seed: Random seed for the bags, atoms and folds.
         tick: Function that is called at each evaluation of the marginal likelihood.
@@ -127,10 +126,15 @@ def learn_scales(
     best, pairs = ascent.screen(everything)
     others = [fold != number for number in range(_FOLDS)]
     gains = torch.zeros(len(bags), dtype=torch.float64)
+    before: list[Pair] = []
     for kept in others:  # in a row, so that distances at these scales are computed once
-        gains[~kept.cpu()] = -ascent.held_out(ascent.start, kept)
+        densities, before = ascent.held_out(ascent.start, kept, before)
+        gains[~kept.cpu()] = -densities
+    after: list[Pair] = []
     for kept in others:
-        gains[~kept.cpu()] += ascent.held_out(ascent.learn(best, kept)[0], kept)
+        learned, _ = ascent.learn(best, kept, _FOLD, pairs)
+        densities, after = ascent.held_out(learned, kept, after)
+        gains[~kept.cpu()] += densities
     gain, error = gains.mean().item(), gains.std().item() / math.sqrt(len(gains))
     changed = gain > max(errors * error, _LEAST)
     for distance in distances:
@@ -139,8 +143,7 @@ def learn_scales(
             f"scales gain {gain:.2g} nats of log density each, with the standard error {error:.1g}"
         )
     if changed:
-        ascent.climb(best, everything, _STEPS, pairs)
-        model.load_state_dict(ascent.model.state_dict())
+        model.load_state_dict(best)
     return changed
 
 
@@ -162,13 +165,10 @@ def choose_scales(
     Returns:
         Whether the scales have changed, so that the other hyperparameters must be fitted again.
     """
+    if not has_choice_of_scales(model):
+        return False
     kernel = model.covar_module
     distance = kernel.base_kernel.distance
-    few = model.train_targets.shape[-1] < _FEWEST
-    if few or isinstance(model, ClassificationGP) or distance.geometric:
-        return False
-    if not 1 < distance.dim <= _COORDINATES:
-        return False
     scaled = ScaledDistance(distance)
     trial = copy.deepcopy(kernel, {id(module): module for module in distance.modules()})
     trial.base_kernel.distance = scaled
@@ -177,6 +177,17 @@ def choose_scales(
         return False
     distance.scales.mul_(scaled.scales.detach())
     return True
+
+
+def has_choice_of_scales(model: DistributionGP) -> bool:
+    """Whether :func:`choose_scales` chooses scales for a model whose kernel is the default one."""
+    distance = model.covar_module.base_kernel.distance
+    return (
+        1 < distance.dim <= _COORDINATES
+        and not distance.geometric
+        and not isinstance(model, ClassificationGP)
+        and model.train_targets.shape[-1] >= _FEWEST
+    )
 
 
 class AdditiveDistances:
@@ -267,7 +278,10 @@ class _Ascent:
             every = drop_copies(training_rows(model).detach())
             some = every.index_select(-2, self.bags)
             self.all_rows = EmbeddedRows(every)
-            self.rows = EmbeddedRows(thinned(some, model.covar_module, atoms, seed=seed))
+            self.rows, self.coarse = (
+                EmbeddedRows(thinned(some, model.covar_module, number, seed=seed))
+                for number in (atoms, atoms // 2)
+            )
 
     def _values(self) -> Values:
         return copy.deepcopy(self.model.state_dict())
@@ -296,37 +310,52 @@ class _Ascent:
                     distance.raw_scales[j] += _EMPHASIS
                 starts.append(self._values())
         starts = [self.start, *sorted(starts, key=loss_of)[:_STARTS]]
-        return min((self.learn(start, kept) for start in starts), key=lambda each: loss_of(each[0]))
+        found = [self.learn(start, kept, _SCREENING) for start in starts]
+        return min(found, key=lambda each: loss_of(each[0]))
 
-    def learn(self, start: Values, kept: Tensor) -> tuple[Values, list[Pair]]:
-        """Fit scales and hyperparameters to the bags ``kept`` with distances that are sums.
+    def learn(
+        self, start: Values, kept: Tensor, steps: int, pairs: Sequence[Pair] = ()
+    ) -> tuple[Values, list[Pair]]:
+        """Fit scales and hyperparameters to the bags ``kept``, as :meth:`climb`, with sums as distances.
 
         Returns:
             The values, and an estimate of the curvature there.
         """
         with self._stand_ins():
-            pairs = self.climb(start, kept, _SCREENING)
+            pairs = self.climb(start, kept, steps, pairs)
         return self._values(), pairs
 
     @contextmanager
     def _stand_ins(self) -> Iterator[None]:
-        """Replace the distances of this copy of the model by sums over coordinates."""
+        """Replace the distances of this copy of the model by sums over coordinates of fewer atoms."""
         for distance, sums in zip(self.distances, self.additive, strict=True):
             vars(distance)["forward"] = sums
+        rows, self.rows = self.rows, self.coarse
         try:
             yield
         finally:
+            self.rows = rows
             for distance in self.distances:
                 del vars(distance)["forward"]
 
-    def held_out(self, values: Values, kept: Tensor) -> Tensor:
+    def held_out(
+        self, values: Values, kept: Tensor, pairs: Sequence[Pair]
+    ) -> tuple[Tensor, list[Pair]]:
         """Compute the log densities of the targets of other bags, given those of the bags ``kept``.
 
         Scales are those in ``values``, to which the other hyperparameters are fitted. Densities are
         means over the outputs.
+
+        Args:
+            values: Values at the start.
+            kept: Which of the bags are given.
+            pairs: Estimate of the curvature in the other hyperparameters at the start.
+
+        Returns:
+            The densities, and an estimate of the curvature.
         """
         with fixed_scales(self.distances):
-            self.climb(values, kept, _OTHERS)
+            found = self.climb(values, kept, _OTHERS, pairs)
         with torch.no_grad():
             errors, covariances, noise = self._prior()
             noisy = covariances[..., kept, :][..., kept] + torch.diag_embed(noise[..., kept])
@@ -338,7 +367,7 @@ class _Ascent:
                 given=errors[..., kept],
                 factor=cholesky(noisy),
             )
-            return densities.reshape(-1, densities.shape[-1]).mean(0).double().cpu()
+            return densities.reshape(-1, densities.shape[-1]).mean(0).double().cpu(), found
 
     def climb(
         self, values: Values, kept: Tensor, steps: int, pairs: Sequence[Pair] = ()
@@ -373,11 +402,13 @@ class _Ascent:
     def _loss(self, kept: Tensor) -> Tensor:
         """Compute the negative log marginal likelihood of some bags, with priors, for each target."""
         self.tick()
-        errors, covariances, noise = (part[..., kept] for part in self._prior())
+        # Gradients of a selection by numbers are faster than those by a mask.
+        index = kept.nonzero().squeeze(-1)
+        errors, covariances, noise = (part.index_select(-1, index) for part in self._prior())
         normal = ExactMultivariateNormal(
             torch.zeros_like(errors),
             AddedDiagLinearOperator(
-                to_linear_operator(covariances[..., kept, :]), DiagLinearOperator(noise)
+                to_linear_operator(covariances.index_select(-2, index)), DiagLinearOperator(noise)
             ),
         )
         total = normal.log_prob(errors).sum()
