@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from linear_operator.utils.errors import NanError, NotPSDError
 from torch import Tensor
 from tqdm import tqdm
 
+from gp_distributions.fitting.closed_form import closed_form
 from gp_distributions.fitting.lbfgs import Minimum, Pair, minimise
 from gp_distributions.kernels.reading import distribution_kernels
 from gp_distributions.models.distribution_gp import DistributionGP
@@ -92,9 +94,10 @@ class Ascent:
         for start in starts:
             set_values(model, start)
             try:
+                evaluate = closed_form(model)
                 minimum = (
                     minimise(
-                        lambda: self.loss(mll),
+                        partial(self.loss, mll, evaluate),
                         parameters,
                         bounds,
                         callback=self._see,
@@ -113,9 +116,18 @@ class Ascent:
             raise failure
         return found
 
-    def loss(self, mll: MarginalLogLikelihood) -> Tensor:
-        """Return the negative sum of the marginal likelihoods of all outputs, or of their bound."""
+    def loss(
+        self, mll: MarginalLogLikelihood, evaluate: Callable[[], Tensor] | None = None
+    ) -> Tensor:
+        """Return the negative sum of the marginal likelihoods of all outputs, or of their bound.
+
+        Args:
+            mll: The marginal likelihood.
+            evaluate: The same as a function of the current values, if its form is known.
+        """
         self.tick()
+        if evaluate is not None:
+            return -evaluate()
         model = mll.model
         known = getattr(model, "train_known", {})
         return -mll(model(*model.train_inputs), model.train_targets, **known).sum()

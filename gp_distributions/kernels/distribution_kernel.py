@@ -183,9 +183,7 @@ class DistributionKernel(RowKernel):
             squared = self._in_lengthscales(x1, x2, diag=diag)
             lengthscale = torch.ones_like(lengthscale[..., :1])
         else:
-            squared = self.distance(x1, x2, diag=diag)
-        if not self.profile.radial:
-            squared = self._inner_products(x1, x2, squared, diag=diag)
+            squared = self.unscaled(x1, x2, diag=diag)
 
         def covariances(squared: Tensor) -> Tensor:
             values = self.profile(squared / lengthscale.square())
@@ -209,9 +207,18 @@ class DistributionKernel(RowKernel):
         if self.is_ard and isinstance(prior, LogNormalPrior) and self.raw_lengthscale.requires_grad:
             self._set_lengthscale(prior.mode.expand(self.raw_lengthscale.shape))
 
+    def features(self, rows: Rows) -> Tensor:
+        """Return the features of rows that have a lengthscale each, ``batch_shape x N x D``."""
+        return representations(settled(self.distance), rows)
+
     def scaled_features(self, rows: Rows) -> Tensor:
         """Return the features of rows in lengthscales, ``batch_shape x N x D``."""
-        return representations(settled(self.distance), rows) / self.lengthscale
+        return self.features(rows) / self.lengthscale
+
+    def unscaled(self, x1: Rows, x2: Rows, *, diag: bool = False) -> Tensor:
+        """Compute what the profile reads for lengthscale 1: squared distances or inner products."""
+        squared = self.distance(x1, x2, diag=diag)
+        return squared if self.profile.radial else self._inner_products(x1, x2, squared, diag=diag)
 
     def _in_lengthscales(self, x1: Rows, x2: Rows, *, diag: bool) -> Tensor:
         """Compute squared distances between features in lengthscales."""

@@ -61,9 +61,9 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     sizes: list[int] = []
     loss = Ascent.loss
 
-    def noted(self: Ascent, mll: ExactMarginalLogLikelihood) -> Tensor:
+    def noted(self: Ascent, mll: ExactMarginalLogLikelihood, *known: Any) -> Tensor:
         sizes.append(mll.model.train_targets.shape[-1])
-        return loss(self, mll)
+        return loss(self, mll, *known)
 
     monkeypatch.setattr(Ascent, "loss", noted)
     monkeypatch.setattr(ascent, "LARGE", 60)
