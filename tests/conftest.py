@@ -2,7 +2,8 @@ import gc
 import random
 import sys
 from collections.abc import Iterator
-from functools import cache
+from dataclasses import replace
+from functools import cache, wraps
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from fault_tasks import Children
 from hypothesis import HealthCheck, settings
 
 from gp_distributions.datasets import airfoils, blades
-from gp_distributions.fitting import ascent, lbfgs
+from gp_distributions.fitting import ascent, choosing, lbfgs, reference_learning, scales
 
 # Properties are tested on the same examples in every run, however busy the machine is.
 settings.register_profile(
@@ -79,7 +80,12 @@ def uncompiled_hypervolumes() -> Iterator[None]:
 @pytest.fixture(scope="session", autouse=True)
 def airfoils_loaded_once() -> Iterator[None]:
     """Load the database of airfoils once: it takes seconds, and two dozen tests use it."""
-    load = cache(airfoils.airfoils_with_parameters)
+    loaded = cache(airfoils.airfoils_with_parameters)
+
+    @wraps(loaded)
+    def load(*, progress: bool = False) -> Any:  # for the cache, a default is another argument
+        return loaded(progress=progress)
+
     with pytest.MonkeyPatch.context() as patch:
         for module in (airfoils, blades):
             patch.setattr(module, "airfoils_with_parameters", load)
@@ -96,6 +102,18 @@ def short_fits() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ascent, "minimise", minimise)
         yield
+
+
+@pytest.fixture
+def shortest_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let fits end after a step, and choices after two folds, in tests of whether something runs."""
+
+    def minimise(*arguments: Any, **options: Any) -> lbfgs.Minimum:
+        return replace(lbfgs.minimise(*arguments, **options | {"maxiter": 1}), converged=True)
+
+    for module in (ascent, reference_learning, scales):
+        monkeypatch.setattr(module, "minimise", minimise)
+    monkeypatch.setattr(choosing, "_FOLDS", 2)
 
 
 @pytest.fixture(scope="session")

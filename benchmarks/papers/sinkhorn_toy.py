@@ -274,7 +274,7 @@ def run(options: Options) -> list[Row]:
         warnings.simplefilter("ignore", DistributionWarning)
         rows = [] if options.quick else two_dimensions(seeds) + attempts(seeds)
         rows += by_dimension(dims, seeds, 2 if options.quick else 50)
-        sweep = by_epsilon(EPSILONS[::4] if options.quick else EPSILONS, dims[::2], seeds)
+        sweep = by_epsilon(EPSILONS[::8] if options.quick else EPSILONS, dims[::2], seeds)
         times = by_time(TIMED[:2] if options.quick else TIMED, min(options.repeats, 3))
     draw(sweep, times, options)
     return rows + sweep + times

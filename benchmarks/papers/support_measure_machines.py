@@ -244,7 +244,7 @@ def bayes(dim: int) -> Row:
 
 def figure_1b(protocol: Protocol, seeds: Sequence[int], options: Options) -> list[Row]:
     """Draw figure 1b, and return its lowest and highest accuracy for each level-2 kernel."""
-    few, step = protocol.selection, 3 if options.quick else 1
+    few, step = protocol.selection, 6 if options.quick else 1
     gammas, degrees = FIGURE_GAMMAS[::step], FIGURE_DEGREES[::step]
     rows: list[Row] = []
     with drawing("support_measure_machines", options, 2, figsize=(9, 3.8)) as axes:

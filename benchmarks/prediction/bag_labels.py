@@ -91,7 +91,7 @@ def run(options: Options) -> list[Row]:
         task = load()
         parts = [fold for seed in range(options.seeds) for fold in folds(task, seed)]
         found: dict[str, list[Scores]] = {model: [] for model in models}
-        for fold in progress(parts, name):
+        for fold in progress(parts[: 1 if options.quick else None], name):
             for model, predict in models.items():
                 start = time.perf_counter()
                 with warnings.catch_warnings(action="ignore"):  # of convergence, in the peer

@@ -102,7 +102,7 @@ METHODS: dict[str, Method] = {
 
 def run(options: Options) -> list[Row]:
     """Return one row per method."""
-    number, train, splits = (30, 20, 1) if options.quick else (500, 200, SPLITS)
+    number, train, splits = (16, 10, 1) if options.quick else (500, 200, SPLITS)
     drawn = random_blades(number, seed=SEED, meshing_seed=SEED)
     atoms = 100 if options.quick else 1000
     surfaces = gd.PointClouds.from_meshes(drawn.meshes, atoms=atoms, normals=True)

@@ -144,8 +144,8 @@ def scored(truth: Tensor, mean: Tensor, covariance: Tensor) -> Scores:
 
 def run(options: Options) -> list[Row]:
     """Return one row per model."""
-    foils, clouds, _ = airfoil_clouds(100 if options.quick else None, 100)
-    train = 40 if options.quick else TRAIN
+    foils, clouds, _ = airfoil_clouds(50 if options.quick else None, 100)
+    train = 20 if options.quick else TRAIN
     found = flow(kulfan_parameters(foils), 4.0)
     keys = [f"{side}_bl_ue/vinf_{i}" for side in ("upper", "lower") for i in range(STATIONS)]
     velocities = torch.stack([torch.as_tensor(found[key]).double() for key in keys], -1)

@@ -107,8 +107,8 @@ def patients(seed: int, quick: bool) -> Task:
 
 def airfoils(seed: int, quick: bool) -> Task:
     """Return the outlines of a split of the airfoils."""
-    foils, X, y = airfoil_clouds(*((60, 32) if quick else (None, 128)))
-    train, test = map(torch.from_numpy, foils.split(30 if quick else 200, seed=seed))
+    foils, X, y = airfoil_clouds(*((30, 32) if quick else (None, 128)))
+    train, test = map(torch.from_numpy, foils.split(20 if quick else 200, seed=seed))
     return Task(X, y, train, test, kernel_of, 2)
 
 

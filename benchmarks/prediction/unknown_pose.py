@@ -48,12 +48,12 @@ Task = tuple[Tensor, int, Tensor, Tensor, Tensor]
 def airfoils(options: Options) -> Iterator[Task]:
     """Outlines of airfoils as points."""
     train, atoms = (30, 32) if options.quick else (200, 128)
-    foils = some_airfoils(None)
+    foils = some_airfoils(60 if options.quick else None)
     clouds = gd.PointClouds.from_curves(foils.outlines, atoms=atoms, normals=True)
     targets = torch.from_numpy(foils.lift_to_drag)
     for seed in range(min(options.seeds, 5)):
         known, new = map(torch.from_numpy, foils.split(train, seed=seed))
-        yield clouds.points, seed, targets, known, new[: 40 if options.quick else None]
+        yield clouds.points, seed, targets, known, new
 
 
 def solids(options: Options) -> Iterator[Task]:

@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import torch
 from sklearn.model_selection import StratifiedKFold
 
 from benchmarks import everything, harness, judging, report
+from benchmarks.papers import machines, support_measure_machines
 from benchmarks.prediction import distance_comparison
 from benchmarks.scripts import is_long, scripts
 from benchmarks.search import compared_search, recipe_search
@@ -57,10 +59,18 @@ SMALLER: dict[str, dict[str, Any]] = {
     "long_runs": {"fitted": lambda count, seed, whole=long_runs.fitted: whole(8, seed)},
     "large_sparse": {"new_processes": lambda quick: ThreadPoolExecutor(1)},
     "scaled_distance": {"_ALL_ATOMS": 0},
-    "recipe_search": {"FUNCTIONS": dict(list(recipe_search.FUNCTIONS.items())[:1])},
+    "recipe_search": {
+        "FUNCTIONS": dict(list(recipe_search.FUNCTIONS.items())[:1]),
+        "fit_gpytorch_mll": lambda mll: mll.eval(),
+        "optimize_acqf": lambda *given, whole=recipe_search.optimize_acqf, **options: whole(
+            *given, **options | {"num_restarts": 1, "raw_samples": 4, "options": {"maxiter": 2}}
+        ),
+    },
+    "sinkhorn_toy": {"LENGTHSCALES": (1.0, 2.0), "RIDGES": (1e-6,)},
     "support_measure_machines": {
-        "GAMMAS": (0.1, 1.0),
-        "DEGREES": (2, 3),
+        "candidates": partial(
+            support_measure_machines.candidates, gammas=(0.1, 1.0), degrees=(2, 3)
+        ),
         "StratifiedKFold": lambda _: StratifiedKFold(2),
     },
 }
@@ -72,8 +82,10 @@ NEEDED = {
 }
 
 
-@pytest.mark.usefixtures("short_fits")
+@pytest.mark.usefixtures("shortest_fits")
 @pytest.mark.parametrize("name", scripts())
+# A dozen clouds and a step leave hyperparameters open.
+@pytest.mark.filterwarnings("ignore::gp_distributions.warnings.UndeterminedWarning")
 def test_quick_run(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -82,6 +94,10 @@ def test_quick_run(
     script = scripts()[name]
     if name == "fit_speed":  # it compares where fits end
         monkeypatch.setattr(ascent, "minimise", lbfgs.minimise)
+    monkeypatch.setattr(
+        harness.gc, "unfreeze", lambda: None
+    )  # collections would take long after it
+    monkeypatch.setattr(machines, "PENALTIES", machines.PENALTIES[::5])
     for constant, value in SMALLER.get(name, {}).items():
         monkeypatch.setattr(script, constant, value)
     rows = harness.execute(script, harness.parse(script.__doc__, QUICK))

@@ -10,6 +10,7 @@ import matplotlib.pyplot as plt
 import nbformat
 import pytest
 
+from gp_distributions.datasets import airfoils
 from tutorials.__main__ import (
     TutorialError,
     cell_id,
@@ -17,8 +18,6 @@ from tutorials.__main__ import (
     notebooks,
     run,
 )
-
-pytestmark = pytest.mark.usefixtures("short_fits")
 
 NOTEBOOKS = notebooks()
 LARGEST = 300_000  # bytes
@@ -32,6 +31,15 @@ def no_window(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     mpl.use("Agg")
     yield
     plt.close("all")
+
+
+@pytest.fixture
+def few_airfoils(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Load every tenth airfoil."""
+    found, parameters = airfoils.airfoils_with_parameters()
+    columns = (found.names, found.outlines, found.lift_to_drag)
+    few = airfoils.Airfoils(*(column[::10] for column in columns)), parameters[::10]
+    monkeypatch.setattr(airfoils, "airfoils_with_parameters", lambda **_: few)
 
 
 def read(path: Path) -> Any:
@@ -54,7 +62,7 @@ def test_there_are_eleven_notebooks() -> None:
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-@pytest.mark.usefixtures("no_window")
+@pytest.mark.usefixtures("no_window", "few_airfoils", "shortest_fits")
 # At small sizes, a dozen clouds may leave the hyperparameters open.
 @pytest.mark.filterwarnings("ignore::gp_distributions.warnings.UndeterminedWarning")
 def test_notebook_runs_small(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
