@@ -66,8 +66,8 @@ class DistributionGPClassifier(ClassifierMixin, ProcessEstimator):
         >>> import numpy as np
         >>> from gp_distributions import DistributionGPClassifier
         >>> rng = np.random.default_rng(0)
-        >>> bags = [rng.normal(0, scale, size=(30, 2)) for scale in [1, 3] * 6]
-        >>> classifier = DistributionGPClassifier().fit(bags, ["narrow", "wide"] * 6)
+        >>> bags = [rng.normal(0, scale, size=(30, 2)) for scale in [1, 3] * 4]
+        >>> classifier = DistributionGPClassifier().fit(bags, ["narrow", "wide"] * 4)
         >>> classifier.predict([rng.normal(0, 3, size=(25, 2))]).tolist()
         ['wide']
     """

@@ -61,8 +61,8 @@ class DistributionGPRegressor(MultiOutputMixin, RegressorMixin, ProcessEstimator
         >>> import numpy as np
         >>> from gp_distributions import DistributionGPRegressor
         >>> rng = np.random.default_rng(0)
-        >>> scales = np.linspace(1, 3, 12)
-        >>> bags = [rng.normal(0, scale, size=(rng.integers(30, 60), 2)) for scale in scales]
+        >>> scales = np.linspace(1, 3, 9)
+        >>> bags = [rng.normal(0, scale, size=(rng.integers(100, 200), 2)) for scale in scales]
         >>> regressor = DistributionGPRegressor().fit(bags, scales)
         >>> mean, std = regressor.predict([rng.normal(0, 2, size=(40, 2))], return_std=True)
         >>> bool(abs(mean[0] - 2) < 0.5)

@@ -132,7 +132,7 @@ def fit(
     Example:
         >>> import torch
         >>> from gp_distributions import DistributionGP, PointClouds, fit
-        >>> points = torch.randn(12, 20, 2, generator=torch.Generator().manual_seed(0)).double()
+        >>> points = torch.randn(9, 20, 2, generator=torch.Generator().manual_seed(0)).double()
         >>> model = DistributionGP(PointClouds(points), points.mean((-2, -1)))
         >>> model = fit(model, restarts=0)
         >>> bool(model.likelihood.noise < 0.01)

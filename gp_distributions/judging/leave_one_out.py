@@ -116,7 +116,7 @@ def leave_one_out_weights(
         >>> import torch
         >>> from gp_distributions import DistributionGP, MMDKernel, PointClouds, fit
         >>> from gp_distributions.judging import leave_one_out_weights
-        >>> points = torch.randn(12, 20, 2, generator=torch.Generator().manual_seed(0)).double()
+        >>> points = torch.randn(9, 20, 2, generator=torch.Generator().manual_seed(0)).double()
         >>> clouds, y = PointClouds(points), points.mean((-2, -1))
         >>> kernels = [None, MMDKernel(2, bandwidth=0.1)]
         >>> models = [fit(DistributionGP(clouds, y, kernel), restarts=0) for kernel in kernels]

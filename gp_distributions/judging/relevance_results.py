@@ -63,7 +63,7 @@ class Relevance:
     Example:
         >>> import numpy as np
         >>> from gp_distributions import DistributionGP, PointClouds, fit, relevance
-        >>> clouds = PointClouds(np.random.default_rng(0).normal(size=(20, 5, 2)))
+        >>> clouds = PointClouds(np.random.default_rng(0).normal(size=(9, 5, 2)))
         >>> model = fit(DistributionGP(clouds, clouds.points[..., 0].mean(-1)))
         >>> [entry.name for entry in relevance(model).entries]
         ['X', 'X: coordinate 0', 'X: coordinate 1']

@@ -81,7 +81,7 @@ def relevance(
     Example:
         >>> import numpy as np
         >>> from gp_distributions import DistributionGP, PointClouds, fit, relevance
-        >>> clouds = PointClouds(np.random.default_rng(0).normal(size=(20, 5, 2)))
+        >>> clouds = PointClouds(np.random.default_rng(0).normal(size=(9, 5, 2)))
         >>> model = fit(DistributionGP(clouds, clouds.points[..., 0].mean(-1)))
         >>> along, across = relevance(model, names=["along", "across"]).coordinates
         >>> along.loss > 1 > across.loss

@@ -39,7 +39,7 @@ class Sensitivity:
     Example:
         >>> import numpy as np
         >>> from gp_distributions import DistributionGP, PointClouds, sensitivity
-        >>> clouds = PointClouds(np.random.default_rng(0).normal(size=(12, 5, 2)))
+        >>> clouds = PointClouds(np.random.default_rng(0).normal(size=(9, 5, 2)))
         >>> model = DistributionGP(clouds, clouds.points[..., 0].mean(-1))
         >>> found = sensitivity(model, clouds[:3])
         >>> tuple(found.mean_points.shape), tuple(found.mean_weights.shape)

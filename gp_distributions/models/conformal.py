@@ -63,8 +63,8 @@ class ConformalCorrection:
         >>> from gp_distributions import ConformalCorrection, DistributionGP, PointClouds, fit
         >>> points = torch.randn(60, 20, 2, generator=torch.Generator().manual_seed(0)).double()
         >>> clouds, targets = PointClouds(points), points.mean((-2, -1))
-        >>> model = fit(DistributionGP(clouds[:30], targets[:30]), restarts=0)
-        >>> correction = ConformalCorrection(targets[30:50], *model.predict(clouds[30:50]))
+        >>> model = fit(DistributionGP(clouds[:9], targets[:9]), restarts=0)
+        >>> correction = ConformalCorrection(targets[9:50], *model.predict(clouds[9:50]))
         >>> mean, std = model.predict(clouds[50:], conformal=correction)
         >>> bool(torch.allclose(std, correction.factor * model.predict(clouds[50:])[1]))
         True

@@ -120,11 +120,11 @@ def report(
         >>> import tempfile
         >>> import numpy as np
         >>> from gp_distributions import DistributionGP, PointClouds, fit, report
-        >>> clouds = PointClouds(np.random.default_rng(0).normal(size=(20, 5, 2)))
+        >>> clouds = PointClouds(np.random.default_rng(0).normal(size=(14, 5, 2)))
         >>> targets = clouds.points[..., 0].mean(-1)
-        >>> model = fit(DistributionGP(clouds[:15], targets[:15]))
+        >>> model = fit(DistributionGP(clouds[:9], targets[:9]))
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     path = report(model, clouds[15:], targets[15:], f"{folder}/report.html")
+        ...     path = report(model, clouds[9:], targets[9:], f"{folder}/report.html")
         ...     "<h1>Report on predictions</h1>" in path.read_text()
         True
     """
