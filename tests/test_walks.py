@@ -88,7 +88,7 @@ def test_a_chemist_with_recipes() -> None:
 
 def test_a_pollster_with_a_survey() -> None:
     rng = np.random.default_rng(0)
-    shares, sizes = rng.uniform(0.1, 0.9, 50), rng.integers(50, 200, 50)
+    shares, sizes = rng.uniform(0.1, 0.9, 50), rng.integers(30, 90, 50)
     names = [f"state {i}" for i in range(50)]
     graduate = np.concatenate([rng.random(n) < p for n, p in zip(sizes, shares, strict=True)])
     survey = pd.DataFrame({"state": np.repeat(names, sizes), "graduate": graduate})

@@ -39,6 +39,7 @@ from gp_distributions.numerics.predictions import pseudo_bma_weights
 from gp_distributions.warnings import ConvergenceWarning
 
 pytestmark = [
+    pytest.mark.usefixtures("short_fits"),
     pytest.mark.filterwarnings("ignore:Sparse invariant checks"),
     pytest.mark.filterwarnings("ignore:A not p.d., added jitter"),
 ]
@@ -167,6 +168,7 @@ class TestMixture:
             optimizer.model()
 
 
+@pytest.mark.usefixtures("shortest_fits")
 class TestSharedDistances:
     """A fit of one member must not change what another has learned."""
 
@@ -196,11 +198,12 @@ class TestSharedDistances:
 
 class TestSearches:
     def test_constraints_and_objectives(self) -> None:
-        optimizer = pool_optimizer(constraints=1)
+        two = {name: kernels()[name] for name in ("rough", "mmd")}
+        optimizer = pool_optimizer(model=two, constraints=1)
         optimizer.run(lambda i: [of_index(i), float(AXES[i, 0]) - 0.6], 8, q=2, progress=False)
         assert AXES[optimizer.best[0], 0] <= 0.6
         assert isinstance(optimizer.model(), ModelList)
-        optimizer = pool_optimizer(objectives=2, constraints=1)
+        optimizer = pool_optimizer(model=two, objectives=2, constraints=1)
         optimizer.run(
             lambda i: [of_index(i), float(AXES[i, 1]), float(AXES[i, 0]) - 0.6], 7, progress=False
         )

@@ -123,8 +123,8 @@ class TestOptimum:
 
     def test_default_model(self) -> None:
         """It has a kernel for each part and a prior for each lengthscale, and finds good candidates."""
-        search = pool_search(raw_samples=8, num_restarts=2)
-        optimizer = ShapeOptimizer(search, initial=6, restarts=0).run(outcome, 12, progress=False)
+        search = pool_search(raw_samples=8, num_restarts=1)
+        optimizer = ShapeOptimizer(search, initial=6, restarts=0).run(outcome, 9, progress=False)
         modules = optimizer.model().covar_module.modules()
         kernels = [k for k in modules if getattr(k, "has_lengthscale", False)]
         assert [type(k).__name__ for k in kernels] == [
@@ -314,7 +314,7 @@ class TestOptimizer:
                 raise RuntimeError("too small")
             return outcome(candidate), candidate["angle"] - 1.0
 
-        search = pool_search(raw_samples=16, num_restarts=2)
+        search = pool_search(raw_samples=8, num_restarts=1)
         optimizer = optimizer_of(search, constraints=1)
         optimizer.tell_failure({"shape": 0, "angle": 0.0, "material": "ash"}, "too small")
         optimizer.run(both, 11, q=2, progress=False)

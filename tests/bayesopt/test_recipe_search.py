@@ -201,7 +201,7 @@ class TestCandidates:
             optimizer_of(RecipeSearch(TABLE, 3)).tell(recipe, 1.0)
 
     def test_resumed_searches_go_on_as_if_never_stopped(self, tmp_path: Path) -> None:
-        search = RecipeSearch(TABLE, 3, num_restarts=2, raw_samples=16, **TIGHT)
+        search = RecipeSearch(TABLE, 3, num_restarts=1, raw_samples=16, **TIGHT)
         whole = optimizer_of(search).run(outcome, 8, progress=False)
         path = tmp_path / "search.jsonl"
         optimizer_of(search, path=path).run(outcome, 3, progress=False)
@@ -213,7 +213,7 @@ class TestCandidates:
 
     def test_recipes_are_parts_of_a_mixed_search(self) -> None:
         search = MixedSearch(
-            recipe=RecipeSearch(TABLE, 3, num_restarts=2, raw_samples=16, **TIGHT),
+            recipe=RecipeSearch(TABLE, 3, num_restarts=1, raw_samples=16, **TIGHT),
             temperature=(0.0, 1.0),
         )
         recipe = search.parts["recipe"]

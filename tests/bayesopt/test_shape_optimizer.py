@@ -191,6 +191,7 @@ class TestDefaultModel:
             assert model.members == [model]
 
 
+@pytest.mark.usefixtures("shortest_fits")
 class TestAskAndTell:
     def test_what_is_asked_for_is_not_asked_for_again(self) -> None:
         for optimizer in (pool_optimizer(), design_optimizer()):
@@ -300,6 +301,7 @@ def test_errors(make: Callable[[], Any], error: type[Exception], match: str) -> 
         make()
 
 
+@pytest.mark.usefixtures("shortest_fits")
 class TestOutcomes:
     def test_failures_are_recorded_and_the_search_goes_on(self, tmp_path: Path) -> None:
         def evaluate(index: int) -> float:
@@ -434,6 +436,7 @@ class TestOutcomes:
         assert both[0] == both[1]
 
 
+@pytest.mark.usefixtures("shortest_fits")
 class TestCheckpoint:
     @pytest.mark.parametrize("make", [pool_optimizer, default_optimizer, design_optimizer])
     def test_resumed_searches_go_on_as_if_never_stopped(self, make: Any, tmp_path: Path) -> None:

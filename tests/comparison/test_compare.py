@@ -133,6 +133,7 @@ class TestLeaveOneOut:
         assert [text.get_text() for text in ax.get_yticklabels()] == ["sw2", "mmd", "stacked"]
 
 
+@pytest.mark.usefixtures("shortest_fits")
 class TestCandidates:
     def test_stay_as_they_are(self) -> None:
         given: dict[str, Any] = {
@@ -248,6 +249,7 @@ class TestCandidates:
         assert one is not other
 
 
+@pytest.mark.usefixtures("shortest_fits")
 class TestFailures:
     def test_is_a_line_of_the_table(self) -> None:
         given = kernels() | {
@@ -331,6 +333,7 @@ class TestFailures:
             compare(given, **({"X": X, "y": Y} | options))
 
 
+@pytest.mark.usefixtures("shortest_fits")
 class TestFolds:
     @pytest.mark.parametrize("grouped", [False, True])
     def test_hyperparameters_are_fitted_without_the_fold(self, grouped: bool) -> None:
@@ -363,6 +366,7 @@ class TestFolds:
         assert worst.error == pytest.approx((sums.square().sum() * 6 / 5).sqrt().item() / T)
 
 
+@pytest.mark.usefixtures("shortest_fits")
 class TestData:
     def test_several_outputs(self) -> None:
         several = torch.stack([Y, 100 * Y.square()], -1)
