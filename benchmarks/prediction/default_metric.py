@@ -132,7 +132,7 @@ def compared(
 
 def run(options: Options) -> list[Row]:
     """Return a row for each data set, size and model."""
-    foils = some_airfoils(60 if options.quick else None)
+    foils = some_airfoils(40 if options.quick else None)
     outlines, y = foils.outlines, foils.lift_to_drag
     clouds = gd.PointClouds.from_curves(outlines, normals=True)
     found: dict[str, list[Scores]] = {}
@@ -152,7 +152,7 @@ def run(options: Options) -> list[Row]:
                 other = gd.PointClouds.from_curves(meshes, normals=True)
             add(f"airfoils {size}", compared(clouds, y, train, test, other))
     for seed in progress(range(1 if options.quick else DRAWS), "blades"):
-        blades = random_blades(40 if options.quick else 1200, seed=FIRST + seed, meshing_seed=seed)
+        blades = random_blades(18 if options.quick else 1200, seed=FIRST + seed, meshing_seed=seed)
         surfaces = gd.PointClouds.from_meshes(blades.meshes, normals=True)
         order = np.random.default_rng(seed).permutation(len(blades.thrust))
         train, test = order[: len(order) // 6], order[len(order) // 6 :]

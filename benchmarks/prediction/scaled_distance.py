@@ -87,14 +87,14 @@ def marker_bags(seed: int, num: int = TRAIN + TEST, dim: int = 12) -> tuple[gd.P
 
 def bags(seed: int, quick: bool) -> Task:
     """Draw bags of which 3 of 12 markers matter."""
-    train, test, dim = (20, 10, 4) if quick else (TRAIN, TEST, 12)
+    train, test, dim = (12, 6, 4) if quick else (TRAIN, TEST, 12)
     X, y = marker_bags(seed, train + test, dim)
     return Task(X, y, slice(train), slice(train, None), kernel_of, dim)
 
 
 def patients(seed: int, quick: bool) -> Task:
     """Draw patients, whose cells, age and arm matter."""
-    train, test, dim = (20, 10, 4) if quick else (150, 150, 12)
+    train, test, dim = (12, 6, 4) if quick else (150, 150, 12)
     sizes = (20, 60) if quick else (200, 3000)
     drawn = random_patients(train + test, dim=dim, sizes=sizes, seed=seed)
     X, y = drawn.inputs, torch.from_numpy(drawn.response)
@@ -107,8 +107,8 @@ def patients(seed: int, quick: bool) -> Task:
 
 def airfoils(seed: int, quick: bool) -> Task:
     """Return the outlines of a split of the airfoils."""
-    foils, X, y = airfoil_clouds(*((30, 32) if quick else (None, 128)))
-    train, test = map(torch.from_numpy, foils.split(20 if quick else 200, seed=seed))
+    foils, X, y = airfoil_clouds(*((20, 32) if quick else (None, 128)))
+    train, test = map(torch.from_numpy, foils.split(12 if quick else 200, seed=seed))
     return Task(X, y, train, test, kernel_of, 2)
 
 

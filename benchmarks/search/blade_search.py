@@ -90,7 +90,7 @@ def search(blades: Blades, pool: Pool, model: Any, seed: int, evaluations: int) 
 def run(options: Options) -> list[Row]:
     """Search the pool of each seed by each way."""
     seeds = range(100, 101) if options.quick else range(FIRST, FIRST + 10)
-    number, evaluations = (20, 11) if options.quick else (1000, EVALUATIONS)
+    number, evaluations = (12, 11) if options.quick else (1000, EVALUATIONS)
     found: dict[str, list[Outcome]] = {}
     for seed in progress(seeds, "blades"):
         blades = random_blades(number, seed=seed, meshing_seed=seed)

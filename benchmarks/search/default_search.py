@@ -75,7 +75,7 @@ def search(pool: Pool, targets: np.ndarray[Any, Any], model: Any, seed: int) -> 
 
 def run(options: Options) -> list[Row]:
     """Search by both kernels from the same initial airfoils."""
-    foils = some_airfoils(100 if options.quick else None)
+    foils = some_airfoils(60 if options.quick else None)
     seeds = range(FIRST - 100, FIRST - 98) if options.quick else range(FIRST, FIRST + 20)
     curves = gd.PointClouds.from_curves
     ways: dict[str, tuple[Pool, Any]] = {

@@ -17,8 +17,9 @@ from benchmarks import everything, harness, judging, report
 from benchmarks.papers import machines, support_measure_machines
 from benchmarks.prediction import distance_comparison
 from benchmarks.scripts import is_long, scripts
-from benchmarks.search import compared_search, recipe_search
+from benchmarks.search import compared_search, recipe_search, searches
 from benchmarks.speed import fit_speed, long_runs
+from gp_distributions.bayesopt import DesignSearch
 from gp_distributions.fitting import ascent, lbfgs
 
 QUICK = ["--quick", "--repeats", "1", "--seeds", "1"]
@@ -98,6 +99,7 @@ def test_quick_run(
         harness.gc, "unfreeze", lambda: None
     )  # collections would take long after it
     monkeypatch.setattr(machines, "PENALTIES", machines.PENALTIES[::5])
+    monkeypatch.setattr(searches, "DesignSearch", partial(DesignSearch, raw_samples=16))
     for constant, value in SMALLER.get(name, {}).items():
         monkeypatch.setattr(script, constant, value)
     rows = harness.execute(script, harness.parse(script.__doc__, QUICK))

@@ -17,8 +17,7 @@ def test_accuracy_is_near_that_of_bayes(
     kernel: str, reach: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Coarser grids select as well.
-    few = partial(smm.candidates, gammas=smm.GAMMAS[::2])
-    monkeypatch.setattr(smm, "candidates", few)
+    monkeypatch.setattr(smm, "candidates", partial(smm.candidates, gammas=smm.GAMMAS[::2]))
     monkeypatch.setattr(machines, "PENALTIES", PENALTIES[::2])
     # In %: the standard error for 3000 test Gaussians with 1% errors is 0.18.
     assert (

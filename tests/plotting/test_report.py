@@ -2,7 +2,7 @@
 
 import base64
 import re
-from functools import partial
+from functools import cache, partial
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -209,8 +209,9 @@ def test_scores_of_classes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [30, 300])
-def test_verdicts_on_calibrated_predictions(size: int) -> None:
+def test_verdicts_on_calibrated_predictions(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """At most about 5% of calibrated models have any count outside its range."""
+    monkeypatch.setattr(binom, "interval", cache(binom.interval))
     rng, reports = np.random.default_rng(size), 400
     outside = {"classes": 0, "intervals": 0}
     for _ in range(reports):
