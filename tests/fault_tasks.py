@@ -1,6 +1,6 @@
-"""Work that is killed, for children of one process that has imported all once.
+"""Work in other processes, which are children of one that has imported all once.
 
-A child is forked for each task. It dies, or is interrupted, when it reaches a given line of some files.
+A child is forked for each task. Some die, or are interrupted, at a given line of some files.
 """
 
 from __future__ import annotations
@@ -23,10 +23,14 @@ ROOT = Path(__file__).parents[1]
 
 
 class Children:
-    """Runs functions of this module, each in a process of its own, within a ``with`` block."""
+    """Runs functions, each in a process of its own, within a ``with`` block.
+
+    They have nothing of this process; not even the seed of the hashes of strings is the same.
+    """
 
     def __enter__(self) -> Self:
         environment = os.environ | {
+            "PYTHONHASHSEED": str(int(os.environ.get("PYTHONHASHSEED", "random") == "0")),
             "PYTHONPATH": os.pathsep.join([str(ROOT / "tests"), str(ROOT)]),
             "OMP_NUM_THREADS": "1",
             "OPENBLAS_NUM_THREADS": "1",
@@ -64,6 +68,16 @@ class Children:
         """Run a task; return its exit status, or minus the signal that killed it."""
         return self.end(self.start(task, *arguments))
 
+    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Return what a function of a module returns, which has as many threads as here."""
+        import torch
+
+        with tempfile.TemporaryDirectory() as folder:
+            call, result = Path(folder, "call"), Path(folder, "result")
+            call.write_bytes(pickle.dumps((torch.get_num_threads(), function, arguments)))
+            assert self.run("called", call, result) == 0
+            return pickle.loads(result.read_bytes())
+
     def _ask(self, question: list[Any]) -> str:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -80,8 +94,10 @@ def serve() -> None:
     import torch
     from tqdm import tqdm
 
-    import gp_distributions  # noqa: F401
+    from gp_distributions import DistributionGP, fit  # noqa: F401
 
+    LOADED.update(sys.modules)
+    torch.broadcast_shapes((1,))  # imports SymPy at its first use
     torch.set_num_threads(1)
     # A child that is killed while it holds the lock that processes share would stop all others.
     tqdm.set_lock(threading.RLock())
@@ -114,6 +130,24 @@ def _child(task: str, *arguments: Any) -> None:
 
         traceback.print_exc()
         os._exit(1)
+
+
+# The modules that a fit needs.
+LOADED: set[str] = set()
+
+
+def loaded() -> set[str]:
+    """Return the names of the modules that a fit needs."""
+    return LOADED
+
+
+def called(call: str, result: str) -> None:
+    """Call a function, and write what it returns."""
+    import torch
+
+    threads, function, arguments = pickle.loads(Path(call).read_bytes())
+    torch.set_num_threads(threads)
+    write(result, function(*arguments))
 
 
 # Where results are kept.
@@ -361,7 +395,7 @@ def fit_until_interrupted(ready: str, result: str) -> None:
 TASKS: dict[str, Callable[..., None]] = {
     task.__name__: task
     for task in (
-        *(search, sparse_fit, saved),
+        *(called, search, sparse_fit, saved),
         *(hold, add, fit_until_interrupted),
     )
 }

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from gp_distributions import PointClouds, SlicedWassersteinKernel
+from gp_distributions.sharding.checkpoint import digest
 
 
 @dataclass(frozen=True)
@@ -60,3 +61,8 @@ def values() -> Any:
     kernel = SlicedWassersteinKernel(2, num_slices=5)
     function = functools.partial(int, base=2)
     return set("abcdefgh"), {"x": 1, "y": 2}, function, kernel, torch.arange(3)
+
+
+def digested() -> str:
+    """Return their digest."""
+    return digest(values())

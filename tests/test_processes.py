@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import torch
+from fault_tasks import Children
 from processes_tasks import (
     BAGS,
     TARGETS,
@@ -48,11 +49,13 @@ def test_a_forked_process_predicts_the_same_bits(model: DistributionGP) -> None:
     assert same_bits(predicted(again), expected)
 
 
-def test_a_spawned_process_predicts_the_same_bits(model: DistributionGP) -> None:
-    """It also compares results under other defaults, which hold for a whole process."""
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        assert same_bits(pool.apply(predicted, (model,)), predicted(model))
-        bits, digits = pool.apply(changed_by_defaults)
+def test_another_process_predicts_the_same_bits(model: DistributionGP, children: Children) -> None:
+    assert same_bits(children.call(predicted, model), predicted(model))
+
+
+def test_other_defaults_of_pytorch_change_nothing(children: Children) -> None:
+    """They hold for a whole process."""
+    bits, digits = children.call(changed_by_defaults)
     assert digits == []
     made_from_data = {"data", "drawn", "sliced", "random", "rigid", "mmd", "features", "landmarks"}
     made_from_data |= {"fourier", "transport", "scaled", "search"}

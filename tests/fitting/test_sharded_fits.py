@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from distributed import Client, LocalCluster
+from distributed.utils import get_mp_context
 from sharding_tasks import Dies
 
 from gp_distributions import (
@@ -34,6 +35,7 @@ from gp_distributions.sharding.parquet import ParquetPiece
 from gp_distributions.sharding.passes import run
 
 COUNT = 120
+IMPORTED = ["distributed", "gp_distributions.saving", "torch.fx.experimental.symbolic_shapes"]
 
 
 def data() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -89,14 +91,13 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    with LocalCluster(
-        n_workers=2,
-        threads_per_worker=1,
-        processes=True,
-        dashboard_address="127.0.0.1:0",
-        local_directory=str(tmp_path_factory.mktemp("dask")),
-    ) as cluster:
-        yield cluster
+    """Workers, which are forked from one process that has imported all once."""
+    options: dict[str, Any] = {"n_workers": 2, "threads_per_worker": 1, "processes": True}
+    options |= {"dashboard_address": "127.0.0.1:0", "local_directory": tmp_path_factory.mktemp("d")}
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        get_mp_context().set_forkserver_preload(IMPORTED)
+        with LocalCluster(**options) as cluster:
+            yield cluster
 
 
 @pytest.fixture

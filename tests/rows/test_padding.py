@@ -1,10 +1,11 @@
 """Padding takes no memory, and results are the same as without it."""
 
-import subprocess
 import sys
 
 import pytest
 import torch
+from fault_tasks import Children
+from padding_tasks import memory_of_one_large_bag
 from torch import Tensor
 
 from gp_distributions import MixedInputs, PointClouds, SlicedWasserstein
@@ -88,33 +89,9 @@ def test_points_with_zero_weight_stay() -> None:
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="measures memory on Linux")
-def test_memory_of_one_large_bag() -> None:
+def test_memory_of_one_large_bag(children: Children) -> None:
     """Padded, ten bags take 480 MB and their rows as much again; five smaller bags take 46 MiB."""
-    script = """
-import torch
-from gp_distributions import PointClouds, SlicedWasserstein
-
-def memory(name):  # unlike ru_maxrss, without what the process had that started this one
-    with open("/proc/self/status") as file:
-        return int(next(line for line in file if line.startswith(name)).split()[1]) / 1024
-
-bags = [torch.rand(2_000_000 if i == 3 else 20, 2).double() for i in range(10)]
-distance = SlicedWasserstein(2, num_slices=2, num_quantiles=10)
-PointClouds.from_list([bag[:20] for bag in bags]).pack()
-before = memory("VmHWM")
-rows = PointClouds.from_list(bags).pack()
-distance.squared(rows)
-print(memory("VmHWM") - before)
-X = PointClouds.from_list([bag[:400_000] for bag in bags])
-for make in (lambda: X.pack(atoms=400_100), lambda: X[[0, 1, 2, 4, 5]]):
-    before = memory("VmRSS")
-    made = make()
-    print(memory("VmRSS") - before)
-"""
-    found = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    peak, *more = map(float, found.stdout.split())
+    peak, *more = children.call(memory_of_one_large_bag)
     assert peak < 400
     # The rows of the large bag take 9 MiB, those of ten such bags 92 MiB.
     assert max(more) < 40
