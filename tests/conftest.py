@@ -116,6 +116,12 @@ def shortest_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choosing, "_FOLDS", 2)
 
 
+@pytest.fixture
+def whole_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the fits of a test, in a module of short ones, end where they do for users."""
+    monkeypatch.setattr(ascent, "minimise", lbfgs.minimise)
+
+
 @pytest.fixture(scope="session")
 def children() -> Iterator[Children]:
     """Processes to kill, which are forked from one."""

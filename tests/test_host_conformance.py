@@ -33,9 +33,9 @@ class _Conformance(BaseKernelTestCase):
         self.assertAllClose(kernel(x).to_dense(), expected, rtol=1e-5, atol=1e-6)
 
 
-# unittest has no parametrisation, so each kernel gets a class.
+# unittest has no parametrisation, so each kernel gets a class. Each profile has one with one distance.
 for _name, _case in KERNELS.items():
-    if _case.inputs.columns is not None:
+    if _case.inputs.columns and (_name.startswith("sw2-") or not _name.endswith("-exponential")):
         _class = f"Test{_name.title().replace('-', '').replace('_', '')}"
         globals()[_class] = type(_class, (_Conformance,), {"case": _case, "__test__": True})
 _Conformance.__test__ = False

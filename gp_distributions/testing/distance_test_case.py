@@ -218,7 +218,7 @@ class DistanceTestCase(unittest.TestCase):
 
     def test_diagonal(self) -> None:
         """diag=True gives the diagonal of the full matrix, with batch axes too."""
-        for shape in ((24,), (4, 6), (2, 3, 4)):
+        for shape in ((9,), (3, 4), (2, 1, 3)):
             x1, x2 = self._rows(*shape), self._rows(*shape, seed=1)
             for tracked in (False, True):
                 matrix = self.squared(x1.requires_grad_(tracked), x2)
@@ -270,7 +270,7 @@ class DistanceTestCase(unittest.TestCase):
 
     def test_batches(self) -> None:
         """Batch axes, which broadcast, give the same distances as a loop over the batch elements."""
-        for shape1, shape2 in (((2, 3), (2, 3)), ((2, 1, 3), (2, 1, 3)), ((3, 1), (2,))):
+        for shape1, shape2 in (((2, 1, 2), (2, 1, 2)), ((3, 1), (2,))):
             shape = torch.broadcast_shapes(shape1, shape2)
             for tracked in (False, True):
                 x1 = self._rows(*shape1, 4).requires_grad_(tracked)
@@ -284,7 +284,7 @@ class DistanceTestCase(unittest.TestCase):
 
     def test_chunks(self) -> None:
         """The number of clouds represented and compared at a time does not change distances."""
-        x1, x2 = self._rows(30), self._rows(11, seed=1)
+        x1, x2 = self._rows(16), self._rows(9, seed=1)
         pairs = (x1, x2), (x1, x1)
         expected = [self.squared(*pair) for pair in pairs]
         small = copy.deepcopy(self.distance)
@@ -363,10 +363,10 @@ class DistanceTestCase(unittest.TestCase):
             rows = self._join(*cloud).requires_grad_()
             tensors = [rows, *self.distance.parameters()]
             for x2 in (rows, rows.detach().clone(), rows.detach().flip(0)):
-                for values in (self.squared(rows, x2), root.forward(rows, x2)):
-                    for gradient in torch.autograd.grad(values.sum(), tensors, allow_unused=True):
-                        finite = gradient is None or gradient.isfinite().all()
-                        self._expect(finite, f"Expected a finite gradient at {what}.")
+                total = self.squared(rows, x2).sum() + root.forward(rows, x2).sum()
+                for gradient in torch.autograd.grad(total, tensors, allow_unused=True):
+                    finite = gradient is None or gradient.isfinite().all()
+                    self._expect(finite, f"Expected a finite gradient at {what}.")
 
     # Remembered results, copies and changes.
 
@@ -378,7 +378,7 @@ class DistanceTestCase(unittest.TestCase):
         self.squared(train)
         self.squared(test, train)
         train.copy_(train.roll(1, 0))
-        self._check_alike(self.distance, fresh, train, test)
+        self._check_alike({"Expected": self.distance}, fresh, train, test)
 
     def test_changed_settings(self) -> None:
         """A distance after a change of a setting equals a distance created with this setting."""
@@ -398,7 +398,7 @@ class DistanceTestCase(unittest.TestCase):
             if isinstance(current, torch.nn.Parameter):
                 new = torch.nn.Parameter(new, requires_grad=current.requires_grad)
             setattr(distance, name, new)
-            self._check_alike(distance, fresh, train, test, name)
+            self._check_alike({name: distance}, fresh, train, test)
 
     def test_changed_state(self) -> None:
         """A distance forgets its results if its parameters or buffers are changed in place."""
@@ -413,16 +413,14 @@ class DistanceTestCase(unittest.TestCase):
                 fresh.squared(train)
             except ValueError:
                 continue  # the changed state is not valid
-            for in_place in (False, True):
-                distance = self.create_distance()
+            changed = {name: self.create_distance(), f"loaded {name}": self.create_distance()}
+            for distance in changed.values():
                 distance.load_state_dict(before)
                 distance.squared(train)
                 distance.squared(test, train)
-                if in_place:
-                    distance.state_dict()[name].mul_(1.25)
-                else:
-                    distance.load_state_dict(after)
-                self._check_alike(distance, fresh, train, test, name)
+            changed[name].state_dict()[name].mul_(1.25)
+            changed[f"loaded {name}"].load_state_dict(after)
+            self._check_alike(changed, fresh, train, test)
 
     def test_copies(self) -> None:
         """Copies, and new distances that load a state, give exactly the same results."""
@@ -434,8 +432,7 @@ class DistanceTestCase(unittest.TestCase):
         kind = type(self.distance)
         if getattr(sys.modules.get(kind.__module__), kind.__qualname__, None) is kind:
             copies["an unpickled distance"] = pickle.loads(pickle.dumps(self.distance))
-        for name, other in copies.items():
-            self._check_alike(other, self.distance, train, test, name)
+        self._check_alike(copies, self.distance, train, test)
 
     # Rows, and checks of results.
 
@@ -522,14 +519,13 @@ class DistanceTestCase(unittest.TestCase):
 
     def _check_alike(
         self,
-        distance: Distance,
+        distances: Mapping[str, Distance],
         expected: Distance,
         train: Tensor,
         test: Tensor,
-        what: str = "",
     ) -> None:
-        """Fail unless all results of two distances are exactly equal, also the second time."""
-        batches = test.expand(3, *test.shape), train.expand(3, *train.shape)
+        """Fail unless all results are exactly those of another distance, also the second time."""
+        batches = test.expand(2, *test.shape), train.expand(2, *train.shape)
         # The test rows come first: a copy that chose its open settings again would use these.
         calls: list[Callable[[Distance], Tensor]] = [
             lambda d: d.squared(test, train),
@@ -540,14 +536,18 @@ class DistanceTestCase(unittest.TestCase):
             lambda d: d.squared(train, train.flip(0), diag=True),
             lambda d: d.squared_norms(train),
         ]
-        if hasattr(distance, "embed"):
+        if hasattr(expected, "embed"):
             calls.append(lambda d: d.embed(train))
         with torch.no_grad():
-            for call in calls * 2:
+            results = []
+            for call in calls:
                 expected.clear_cache()
-                actual = call(distance)
-                self._equal(actual, call(expected), what)
-                actual.zero_()  # the caller may change a result in place
+                results.append(call(expected).clone())
+            for what, distance in distances.items():
+                for call, result in [*zip(calls, results, strict=True)] * 2:
+                    actual = call(distance)
+                    self._equal(actual, result, what)
+                    actual.zero_()  # the caller may change a result in place
 
     def _check_semi_definite(self, gram: Tensor, what: str) -> None:
         first, *_, last = torch.linalg.eigvalsh(gram.detach()).tolist()

@@ -14,6 +14,8 @@ from gp_distributions import MMD, DistributionGP, MMDKernel, PointClouds, fit
 from gp_distributions.testing import DistanceTestCase
 from gp_distributions.testing.clouds import Clouds
 
+pytestmark = pytest.mark.usefixtures("short_fits")
+
 WORDS = ["oak", "oat", "elm", "yew", "oats", "aspen"]
 BAGS = [[0, 1], [2], [3, 3, 0], [5, 4, 1, 2], [4]]
 ROWS = PointClouds.from_list([np.array(bag, float)[:, None] for bag in BAGS]).pack()

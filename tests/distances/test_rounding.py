@@ -28,6 +28,8 @@ from gp_distributions.fitting.starts import median_distances
 from gp_distributions.numerics.sampling import median_distance
 from gp_distributions.warnings import UndeterminedWarning
 
+pytestmark = pytest.mark.usefixtures("short_fits")
+
 DISTANCES: dict[str, Callable[[], Distance]] = {
     "sliced": lambda: SlicedWasserstein(2, num_slices=4),
     "of order one": lambda: SlicedWasserstein(2, p=1, num_slices=4),

@@ -8,6 +8,8 @@ from gp_distributions.distances import SizedDistance, StandardizedDistance
 from gp_distributions.kernels import default_distance, default_kernels
 from gp_distributions.measures.kinds import Distributions
 
+pytestmark = pytest.mark.usefixtures("short_fits")
+
 
 def bags(num: int, *, seed: int = 0) -> PointClouds:
     """Bags of 3 to 30 atoms of one distribution."""

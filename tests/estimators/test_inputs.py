@@ -20,6 +20,8 @@ from gp_distributions import (
 )
 from gp_distributions.warnings import PrecisionWarning
 
+pytestmark = pytest.mark.usefixtures("short_fits")
+
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(8, 5, 2))
 Y = X[..., 0].mean(1)

@@ -28,7 +28,10 @@ def toy(num: int = 40) -> tuple[PointClouds, torch.Tensor]:
 CLOUDS, TARGETS = toy()
 
 # These tests start from references on a line.
-pytestmark = pytest.mark.filterwarnings("ignore::gp_distributions.warnings.ReferenceWarning")
+pytestmark = [
+    pytest.mark.usefixtures("short_fits"),
+    pytest.mark.filterwarnings("ignore::gp_distributions.warnings.ReferenceWarning"),
+]
 
 
 def make_model(points: list[list[float]], weights: list[float] | None = None) -> DistributionGP:
@@ -46,6 +49,7 @@ def error(model: DistributionGP) -> float:
     return float((model.predict(CLOUDS[30:])[0] - TARGETS[30:]).square().mean() / TARGETS.var())
 
 
+@pytest.mark.usefixtures("whole_fits")
 def test_unguarded_steps_raise_the_likelihood_and_the_accuracy() -> None:
     fixed = fit(make_model(LINE))
     model = make_model(LINE)

@@ -21,6 +21,8 @@ from gp_distributions import (
 )
 from gp_distributions.warnings import MissingWarning
 
+pytestmark = pytest.mark.usefixtures("short_fits")
+
 NAN = float("nan")
 
 

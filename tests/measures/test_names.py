@@ -25,6 +25,8 @@ from gp_distributions.measures.arrays import object_array
 from gp_distributions.measures.names import Names, check_names, index_names
 from gp_distributions.warnings import OrderWarning
 
+pytestmark = pytest.mark.usefixtures("short_fits")
+
 CLOUDS = PointClouds.from_list({number: [[float(number)]] for number in (101, 103, 102)})
 AGES = pd.DataFrame({"age": [50.0, 60.0, 70.0]}, index=pd.Index([101, 103, 102], name="patient"))
 

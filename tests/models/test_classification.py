@@ -33,6 +33,8 @@ from gp_distributions.models import ClassificationGP
 from gp_distributions.models.kernel_ridge import KernelRidgeClassifier
 from gp_distributions.numerics.predictions import expected_softmax
 
+pytestmark = pytest.mark.usefixtures("short_fits")
+
 NAMES = np.array(["ash", "beech", "cedar"])
 
 
@@ -197,6 +199,7 @@ class TestConcentration:
         with pytest.raises(ValueError, match="at least one concentration"):
             fit(model, alpha_epsilons=())
 
+    @pytest.mark.usefixtures("whole_fits")
     def test_is_that_of_separate_fits(self) -> None:
         """Arcs of three lengths, whose likelihood has several maxima."""
         generator = np.random.default_rng(0)

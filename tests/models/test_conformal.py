@@ -25,6 +25,8 @@ from gp_distributions import (
 )
 from gp_distributions.judging import coverage
 
+pytestmark = pytest.mark.usefixtures("short_fits")
+
 ROWS = as_rows(random_clouds(40, sizes=(3, 9)))
 CLOUDS = PointClouds.unpack(ROWS, 2)
 TARGETS = ROWS[:, :6].square().sum(-1)

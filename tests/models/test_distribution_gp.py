@@ -23,6 +23,8 @@ from gp_distributions import (
 )
 from gp_distributions.warnings import JitterWarning
 
+pytestmark = pytest.mark.usefixtures("short_fits")
+
 CLOUDS = random_clouds(40, sizes=(5, 20))
 ROWS = as_rows(CLOUDS)
 TARGETS = torch.stack([points.square().sum() for points, _ in CLOUDS])
@@ -139,6 +141,7 @@ class TestPredictions:
         with pytest.raises(ValueError, match="got two of them"):
             make_model(train_Yvar=torch.ones(30), sampling_noise=True)
 
+    @pytest.mark.usefixtures("whole_fits")
     def test_several_outputs_are_independent_models(self) -> None:
         targets = torch.stack([TARGETS, TARGETS.sqrt()], dim=-1)
         batch_shape = torch.Size([2])

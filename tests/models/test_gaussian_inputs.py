@@ -15,6 +15,8 @@ from gp_distributions import (
     fit,
 )
 
+pytestmark = pytest.mark.usefixtures("short_fits")
+
 
 def gaussians(count: int, seed: int) -> tuple[Gaussians, torch.Tensor]:
     generator = torch.Generator().manual_seed(seed)

@@ -22,6 +22,8 @@ from gp_distributions import (
 )
 from gp_distributions.fitting.ascent import values_of
 
+pytestmark = pytest.mark.usefixtures("short_fits")
+
 ROWS = as_rows(random_clouds(12, sizes=(3, 8)))
 TARGETS = ROWS[:10, 0].sin()
 

@@ -37,6 +37,8 @@ from gp_distributions.kernels import BlockKernel
 from gp_distributions.kernels.mixed import STRUCTURES
 from gp_distributions.models import SamplingNoiseLikelihood
 
+pytestmark = pytest.mark.usefixtures("short_fits")
+
 N, TRAIN = 36, 26
 RNG = np.random.default_rng(3)
 LEVEL = RNG.normal(size=(N, 2))
@@ -128,6 +130,7 @@ class TestRegression:
         with pytest.raises(ValueError, match="blocks"):
             DistributionGP(CELLS, Y).predict(X)
 
+    @pytest.mark.usefixtures("whole_fits")
     def test_only_covariates(self) -> None:
         inputs = MixedInputs(covariates=FRAME)
         target = Y - torch.from_numpy(LEVEL[:, 0])

@@ -22,6 +22,8 @@ from gp_distributions import (
     save,
 )
 
+pytestmark = pytest.mark.usefixtures("short_fits")
+
 SCALES = torch.tensor([1e-3, 1e3], dtype=torch.float64)
 
 

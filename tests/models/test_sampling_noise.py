@@ -24,6 +24,8 @@ from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.numerics.effective_sizes import effective_sizes
 from gp_distributions.warnings import TiesWarning
 
+pytestmark = pytest.mark.usefixtures("short_fits")
+
 CLOUDS = random_clouds(40, sizes=(2, 20))
 ROWS = as_rows(CLOUDS)
 TARGETS = torch.stack([points.square().sum() for points, _ in CLOUDS])

@@ -37,6 +37,7 @@ KERNELS: dict[str, Callable[[], DistributionKernel]] = {
 POWERS = {"sw1": 0.5, "energy": 0.5, "mmd": 0.0}
 
 pytestmark = [
+    pytest.mark.usefixtures("short_fits"),
     pytest.mark.filterwarnings("ignore::gp_distributions.warnings.ConvergenceWarning"),
     pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.InputDataWarning"),
 ]

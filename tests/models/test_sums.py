@@ -14,6 +14,8 @@ from gp_distributions.kernels import ExpectedKernel
 from gp_distributions.models.collapsed import ExplicitFeatures
 from gp_distributions.numerics.embedding_kernels import point_covariances
 
+pytestmark = pytest.mark.usefixtures("short_fits")
+
 
 def molecules(num: int = 40, seed: int = 0) -> tuple[PointClouds, Tensor]:
     """Atoms of three kinds whose targets are sums of functions of position."""

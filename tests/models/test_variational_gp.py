@@ -40,6 +40,7 @@ from gp_distributions.models import PoissonRateLikelihood
 from gp_distributions.warnings import ConvergenceWarning
 
 TRAIN, TEST = slice(0, 60), slice(60, 160)
+ROUGH = {"ftol": 1e-4}
 
 
 def bags(num: int = 160, seed: int = 0) -> tuple[PointClouds, Tensor, np.random.Generator]:
@@ -75,7 +76,7 @@ def fitted(kind: str, **options: Any) -> VariationalDistributionGP:
     X, y, known = problem(kind)
     options = {"likelihood": kind, **of(TRAIN, known), **options}
     model = VariationalDistributionGP(X[TRAIN], y[TRAIN], **options)
-    return fit(model, restarts=0, progress=False)
+    return fit(model, restarts=0, progress=False, options=ROUGH)
 
 
 @pytest.mark.parametrize("kind", ["poisson", "binomial", "student_t"])
@@ -95,16 +96,17 @@ def test_intervals_cover_and_predictions_are_better_than_those_without_bags(kind
 @pytest.mark.parametrize("kind", ["poisson", "binomial", "student_t"])
 def test_log_probabilities_are_those_of_the_predictive_distribution(kind: str) -> None:
     X, y, known = problem(kind)
-    model, some = fitted(kind), of(TEST, known)
-    found = model.log_prob(X[TEST], y[TEST], **some, batch_size=7)
-    predictive = model.predictive(X[TEST], **some)
-    torch.testing.assert_close(found, predictive.log_prob(y[TEST]), rtol=1e-5, atol=1e-5)
+    few = slice(60, 80)
+    model, some = fitted(kind), of(few, known)
+    found = model.log_prob(X[few], y[few], **some, batch_size=7)
+    predictive = model.predictive(X[few], **some)
+    torch.testing.assert_close(found, predictive.log_prob(y[few]), rtol=1e-5, atol=1e-5)
     if kind != "student_t":
         counts = torch.arange(3000.0, dtype=torch.float64).unsqueeze(-1)
         within = counts <= (some["trials"] if kind == "binomial" else 3000)
         masses = predictive.log_prob(counts).exp().where(within, 0)
-        torch.testing.assert_close(masses.sum(0), torch.ones(100).double(), rtol=0, atol=1e-5)
-        mean, std = model.predict(X[TEST], **some)
+        torch.testing.assert_close(masses.sum(0), torch.ones(20).double(), rtol=0, atol=1e-5)
+        mean, std = model.predict(X[few], **some)
         torch.testing.assert_close((masses * counts).sum(0), mean)
         torch.testing.assert_close((masses * (counts - mean).square()).sum(0), std.square())
 
@@ -178,7 +180,7 @@ def test_effects_of_bags_widen_intervals_where_counts_vary_more() -> None:
     for overdispersion in (False, True):
         kernel = DistributionKernel(SlicedWasserstein(2), "linear")
         model = VariationalDistributionGP(X[TRAIN], y[TRAIN], kernel, overdispersion=overdispersion)
-        fit(model, restarts=0, progress=False, options={"ftol": 1e-4})
+        fit(model, restarts=0, progress=False, options=ROUGH)
         lower, upper = model.interval(X[TEST])
         coverage[overdispersion] = ((lower <= y[TEST]) & (y[TEST] <= upper)).double().mean()
     assert coverage[False] < 0.87
@@ -209,7 +211,7 @@ def test_likelihoods_of_gpytorch_are_taken(likelihood: Any, tmp_path: Path) -> N
 @pytest.mark.parametrize("kind", ["poisson", "binomial", "student_t"])
 def test_loaded_models_predict_the_same_bits(kind: str, tmp_path: Path) -> None:
     X, _, known = problem(kind)
-    model, some = fitted(kind, num_inducing=25), of(TEST, known)
+    model, some = fitted(kind), of(TEST, known)
     save(model, tmp_path / "model.gp")
     loaded = load(tmp_path / "model.gp")
     for one, other in zip(
@@ -231,7 +233,7 @@ def test_many_trials_choose_a_smooth_kernel_and_few_do_not(tmp_path: Path) -> No
         kernel = default_kernel(X[TRAIN])
         passed = VariationalDistributionGP(X[TRAIN], y[TRAIN], kernel, **options)
         for model in (default, passed):
-            fit(model, restarts=0, progress=False)
+            fit(model, restarts=0, progress=False, options=ROUGH)
         assert default.choice is not None
         assert passed.choice is None
         gain = (
@@ -246,7 +248,7 @@ def test_many_trials_choose_a_smooth_kernel_and_few_do_not(tmp_path: Path) -> No
     loaded = load(tmp_path / "model.gp")
     assert torch.equal(loaded.log_prob(X, y, trials=trials), default.log_prob(X, y, trials=trials))
     assert str(loaded.choice) == str(default.choice)
-    fit(loaded, restarts=0, progress=False)  # from the isotropic kernel again
+    fit(loaded, restarts=0, progress=False, options=ROUGH)  # from the isotropic kernel again
     assert loaded.choice.gain == pytest.approx(default.choice.gain, abs=1e-3)
 
 

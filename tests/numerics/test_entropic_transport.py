@@ -166,7 +166,7 @@ def test_atoms_of_weight_zero_have_finite_gradients() -> None:
     assert not bool(gradients[0][:, 4:].any())
 
 
-@pytest.mark.parametrize("least", [1e-30, 1e-150, 1e-293])
+@pytest.mark.parametrize("least", [1e-30, 1e-293])
 def test_gradients_where_a_weight_of_the_reference_vanishes(least: float) -> None:
     """Its feature, sqrt(b) times g, is of order sqrt(b), and so is the gradient of the feature."""
     points, weights, support, masses = problem(clouds=3, size=4)
