@@ -119,11 +119,10 @@ def _child(task: str, *arguments: Any) -> None:
     import torch
 
     os.dup2(2, 1)  # what a task prints is no answer
-    torch.set_num_threads(
-        1
-    )  # renews PyTorch's threads, which two threads of a child cannot do at once
+    # Renews PyTorch's threads, which two threads of a child cannot do at once.
+    torch.set_num_threads(1)
     try:
-        TASKS[task](*arguments)
+        globals()[task](*arguments)
         os._exit(0)
     except BaseException:
         import traceback
@@ -212,9 +211,7 @@ def dying(when: str, number: int) -> None:
             "anything" for milliseconds of processor time, or "never".
         number: After how many lines or milliseconds.
     """
-    if (
-        when == "anything"
-    ):  # nothing handles this signal, so that the system ends the process at once
+    if when == "anything":  # nothing handles this signal: the system ends the process at once
         signal.setitimer(signal.ITIMER_PROF, number / 1000)
     if when == "reading and writing":
         from gp_distributions.bayesopt import ShapeOptimizer
@@ -380,22 +377,13 @@ def fit_until_interrupted(ready: str, result: str) -> None:
     from gp_distributions.warnings import DistributionWarning, silenced
 
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    X = clouds(30)
+    X = clouds(15)
     model = DistributionGP(X, X.points.mean((1, 2)))
     try:
         with silenced(DistributionWarning):
             while True:
-                fit(model, restarts=5, progress=False)
+                fit(model, restarts=0, progress=False)
                 Path(ready).touch()
     except KeyboardInterrupt:
         finite = bool(model.predict(X[:3])[0].isfinite().all())
         Path(result).write_text(f"interrupted, {model.training}, {finite}")
-
-
-TASKS: dict[str, Callable[..., None]] = {
-    task.__name__: task
-    for task in (
-        *(called, search, sparse_fit, saved),
-        *(hold, add, fit_until_interrupted),
-    )
-}

@@ -89,7 +89,7 @@ def everything() -> dict[str, list[Array]]:
     found["more"] = arrays(*more.predict(clouds))
     noisy = DistributionGP(clouds, TARGETS[:10], sampling_noise=True)
     found["noise"] = arrays(*fit(noisy, restarts=0, progress=False).predict(new))
-    sparse = SparseDistributionGP(clouds, TARGETS[:10], num_inducing=4)
+    sparse = SparseDistributionGP(clouds, TARGETS[:10], SlicedWassersteinKernel(3), num_inducing=4)
     found["sparse"] = arrays(*fit(sparse, restarts=0, progress=False).predict(new))
     classes = ClassificationGP(clouds, ["a", "b"] * 5, DistributionKernel(Fourier(3)))
     found["classes"] = arrays(classes.predict_proba(new))

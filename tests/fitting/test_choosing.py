@@ -230,14 +230,19 @@ def marked(num: int, *, geometric: bool = False) -> tuple[PointClouds, torch.Ten
     return PointClouds(means + noise, geometric=geometric), torch.sin(2 * means[:, 0, 0])
 
 
+@pytest.fixture(scope="module")
+def scaled() -> DistributionGP:
+    return fit(DistributionGP(*marked(100)), restarts=0)
+
+
 @pytest.mark.parametrize("kind", ["one output", "several outputs"])
-def test_coordinates_that_matter_have_large_scales(kind: str, tmp_path: Path) -> None:
+def test_coordinates_that_matter_have_large_scales(
+    kind: str, scaled: DistributionGP, tmp_path: Path
+) -> None:
     X, y = marked(100)
-    model = {
-        "one output": lambda: DistributionGP(X, y),
-        "several outputs": lambda: SharedKernelGP(X, torch.stack([y, -y], -1)),
-    }[kind]()
-    fit(model, progress=False)
+    model = scaled
+    if kind == "several outputs":
+        model = fit(SharedKernelGP(X, torch.stack([y, -y], -1)), restarts=0)
     scales = model.covar_module.base_kernel.distance.scales
     assert scales[0] > 3 * scales[1:].max()
     assert model.choice is not None
@@ -249,7 +254,7 @@ def test_coordinates_that_matter_have_large_scales(kind: str, tmp_path: Path) ->
 
 
 def test_sampling_noise_is_that_of_the_scaled_coordinates() -> None:
-    model = fit(DistributionGP(*marked(100), sampling_noise=True), progress=False)
+    model = fit(DistributionGP(*marked(100), sampling_noise=True), restarts=0)
     assert model.choice is not None
     assert model.choice.scales
     found = model.likelihood.sampling_noise.clone()
@@ -257,14 +262,11 @@ def test_sampling_noise_is_that_of_the_scaled_coordinates() -> None:
     torch.testing.assert_close(model.likelihood.sampling_noise, found)
 
 
-def test_a_fit_forgets_earlier_scales() -> None:
-    X, y = marked(100)
-    first, second = DistributionGP(X, y), DistributionGP(X, y)
-    second.covar_module.base_kernel.distance.scales[1] = 50.0
-    scales = [
-        fit(model, restarts=0, progress=False).covar_module.base_kernel.distance.scales
-        for model in (first, second)
-    ]
+def test_a_fit_forgets_earlier_scales(scaled: DistributionGP) -> None:
+    model = DistributionGP(*marked(100))
+    model.covar_module.base_kernel.distance.scales[1] = 50.0
+    fit(model, restarts=0)
+    scales = [each.covar_module.base_kernel.distance.scales for each in (scaled, model)]
     assert torch.equal(*scales)
 
 

@@ -140,12 +140,14 @@ def pieces_used(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
     return used
 
 
-def test_pieces_give_the_model_of_data_in_memory(folder: Path) -> None:
-    found = fitted(shards(folder))
-    expected = fitted_in_memory(found)
-    rows = clouds()
-    for first, second in zip(found.predict(rows), expected.predict(rows), strict=True):
+def test_pieces_give_the_model_of_data_in_memory_and_predictions_in_order(folder: Path) -> None:
+    model, rows = fitted(shards(folder)), clouds()
+    found, expected = model.predict(rows), fitted_in_memory(model).predict(rows)
+    for first, second, pieces in zip(found, expected, model.predict(shards(folder)), strict=True):
         assert torch.allclose(first, second, rtol=1e-7, atol=1e-9)
+        assert torch.allclose(pieces, first, rtol=1e-9, atol=1e-12)
+    with pytest.raises(ValueError, match="Expected ShardedClouds to predict with a client"):
+        model.predict(rows, client=object())
 
 
 def fitted_in_memory(model: SparseDistributionGP) -> SparseDistributionGP:
@@ -228,14 +230,6 @@ def test_empty_partitions_add_nothing() -> None:
     assert found.predict(found.data.source)[0].shape == (COUNT, 1)
 
 
-def test_predictions_come_in_order(folder: Path) -> None:
-    model = fitted(shards(folder))
-    for first, second in zip(model.predict(shards(folder)), model.predict(clouds()), strict=True):
-        assert torch.allclose(first, second, rtol=1e-9, atol=1e-12)
-    with pytest.raises(ValueError, match="Expected ShardedClouds to predict with a client"):
-        model.predict(clouds(), client=object())
-
-
 def test_two_workers_give_the_bits_of_one_process_though_one_is_killed(
     folder: Path, tmp_path: Path, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -270,10 +264,8 @@ def test_a_piece_that_kills_its_workers_is_named(
     monkeypatch.setattr(cluster.scheduler, "allowed_failures", 0)
     data = shards(folder)
     victim = data.num_pieces - 1
-    order = [
-        victim,
-        *range(victim),
-    ]  # the tasks that wait on the same worker count as suspicious, too
+    # The tasks that wait on the same worker count as suspicious, too.
+    order = [victim, *range(victim)]
     error = outcome(lambda: list(run(Dies(victim), data.pieces, order, client=client)))
     assert isinstance(error, PieceError)
     assert re.search(r"part-3\.parquet, rows .*: KilledWorker: ", str(error))
