@@ -4,6 +4,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 OLDEST := .venv-oldest
+# Environments are made without bytecode, which processes write as they import: without it, each would take
+# ten seconds to compile what it imports.
+unexport PYTHONDONTWRITEBYTECODE
 # Threads that spin while they wait are slow by factors where other processes run.
 PATIENT := OMP_WAIT_POLICY=passive
 
