@@ -1,7 +1,6 @@
 """What other processes, and processes with other defaults, compute in the tests of processes."""
 
 import tempfile
-import warnings
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -58,12 +57,6 @@ def predicted(model: DistributionGP) -> list[Array]:
     return arrays(*model.predict(PointClouds.from_list(BAGS[10:])))
 
 
-def predicted_by_file(path: Path, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """What a saved model predicts, without a warning."""
-    warnings.simplefilter("error")
-    return load(path).predict(rows)
-
-
 def everything() -> dict[str, list[Array]]:
     """Results of most parts of the package, made from NumPy arrays."""
     clouds, new = PointClouds.from_list(BAGS[:10]), PointClouds.from_list(BAGS[10:])
@@ -97,7 +90,7 @@ def everything() -> dict[str, list[Array]]:
     covariances = np.stack([np.cov(bag.T) + np.eye(3) for bag in BAGS])
     gaussians = Gaussians(np.stack([bag.mean(0) for bag in BAGS]), covariances)
     found["gaussians"] = arrays(*DistributionGP(gaussians, TARGETS).predict(gaussians))
-    regressor = DistributionGPRegressor("mmd", restarts=0).fit(BAGS[:10], TARGETS[:10])
+    regressor = DistributionGPRegressor(restarts=0).fit(BAGS[:10], TARGETS[:10])
     found["regressor"] = arrays(*regressor.predict(BAGS[10:], return_std=True))
     with tempfile.TemporaryDirectory() as folder:
         save(exact, Path(folder, "model"))
