@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from gpytorch.kernels import ScaleKernel
+from linear_operator.utils.errors import NanError
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
@@ -19,6 +20,8 @@ from gp_distributions.numerics.pairwise import squared_euclidean
 
 # Of more clouds, the factor of their matrix takes most of the time, and other matrices memory.
 _MOST = 1000
+# Squares of larger features would overflow.
+_LARGEST = 1e150
 
 
 def closed_form(model: Any) -> Callable[[], Tensor] | None:
@@ -85,6 +88,8 @@ class _Covariance(torch.autograd.Function):
         ctx.features = fixed / lengthscale if lengthscale.numel() > 1 else None
         if ctx.features is None:
             scaled = fixed / lengthscale.square()
+        elif not bool((ctx.features.abs() < _LARGEST).all()):
+            raise NanError("Expected finite squared distances, got features too large for them.")
         else:
             scaled = squared_euclidean(ctx.features, ctx.features)
         with torch.enable_grad():

@@ -20,7 +20,7 @@ from gp_distributions.distances.embedded_rows import EmbeddedRows, Rows
 from gp_distributions.distances.scaled import ScaledDistance
 from gp_distributions.fitting.lbfgs import Pair, minimise
 from gp_distributions.fitting.starts import noise_of, training_rows
-from gp_distributions.fitting.thinning import thinned
+from gp_distributions.fitting.thinning import thinned, thinned_along
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.distribution_gp import DistributionGP
@@ -35,9 +35,11 @@ Values: TypeAlias = dict[str, Tensor]
 # Scales are learned from at most this many bags.
 _BAGS = 256
 _FOLDS = 5
+# Number of quantiles of a coordinate that stand for it where it counts alone.
+_LEVELS = 32
 # Largest number of L-BFGS steps with sums over coordinates: from each start, and from the best for a
-# fold; and with the other hyperparameters alone.
-_SCREENING, _FOLD, _OTHERS = 10, 4, 5
+# fold; with scales; and with the other hyperparameters alone.
+_SCREENING, _FOLD, _STEPS, _OTHERS = 10, 4, 2, 5
 _LOOSE: dict[str, Any] = {"ftol": 1e-3, "gtol": 1e-3}
 # Number of coordinates that are emphasised in a start, and by which power of e.
 _STARTS, _EMPHASIS = 2, 1.5
@@ -92,6 +94,8 @@ def learn_scales(
 
     where :math:`d_j` is the distance if only coordinate :math:`j` counts: from the scales of the model,
     and from scales that emphasise one of the 2 coordinates which explain most when they are emphasised.
+    A coordinate alone is represented by 32 of its quantiles in each bag. Two steps with the distance
+    itself follow from the best.
 
     Without a guard, learned scales can overfit. Therefore they are also learned once for each of 5 folds
     without its targets, with the stand-in and from what is best on all bags. The scales of the
@@ -105,7 +109,7 @@ def learn_scales(
     Args:
         model: A fitted model.
         distances: Distances of the model whose scales are learned.
-        atoms: Number of random atoms of each bag. The stand-in uses half as many.
+        atoms: Number of random atoms of each bag.
         errors: Number of standard errors that the gain must exceed.
         seed: Random seed for the bags, atoms and folds.
         tick: Function that is called at each evaluation of the marginal likelihood.
@@ -143,7 +147,8 @@ def learn_scales(
             f"scales gain {gain:.2g} nats of log density each, with the standard error {error:.1g}"
         )
     if changed:
-        model.load_state_dict(best)
+        ascent.climb(best, everything, _STEPS, pairs)
+        model.load_state_dict(ascent.model.state_dict())
     return changed
 
 
@@ -225,12 +230,14 @@ class AdditiveDistances:
     @torch.no_grad()
     def _computed(self, rows: Tensor) -> Tensor:
         """Return the squared distances of each coordinate alone, for scale one."""
-        raw = self._distance.raw_scales
+        raw, block = self._distance.raw_scales, self._distance.block
+        alone = len(raw) == block.dim and block.columns is None and block.kind == "clouds"
         before, terms = raw.clone(), []
         for j in range(len(raw)):
             raw.fill_(_NOTHING)
             raw[j] = 0.0
-            terms.append(self._exact(rows) / self._distance.scales[j - len(raw)].square())
+            few = thinned_along(rows, block.dim, j, _LEVELS) if alone else rows
+            terms.append(self._exact(few) / self._distance.scales[j - len(raw)].square())
         raw.copy_(before)
         return torch.stack(terms)
 
@@ -278,10 +285,7 @@ class _Ascent:
             every = drop_copies(training_rows(model).detach())
             some = every.index_select(-2, self.bags)
             self.all_rows = EmbeddedRows(every)
-            self.rows, self.coarse = (
-                EmbeddedRows(thinned(some, model.covar_module, number, seed=seed))
-                for number in (atoms, atoms // 2)
-            )
+            self.rows = EmbeddedRows(thinned(some, model.covar_module, atoms, seed=seed))
 
     def _values(self) -> Values:
         return copy.deepcopy(self.model.state_dict())
@@ -327,14 +331,12 @@ class _Ascent:
 
     @contextmanager
     def _stand_ins(self) -> Iterator[None]:
-        """Replace the distances of this copy of the model by sums over coordinates of fewer atoms."""
+        """Replace the distances of this copy of the model by sums over coordinates."""
         for distance, sums in zip(self.distances, self.additive, strict=True):
             vars(distance)["forward"] = sums
-        rows, self.rows = self.rows, self.coarse
         try:
             yield
         finally:
-            self.rows = rows
             for distance in self.distances:
                 del vars(distance)["forward"]
 

@@ -1,4 +1,4 @@
-"""Random subsets of the atoms of clouds, for computations that do not need all of them."""
+"""Subsets of the atoms of clouds, for computations that do not need all of them."""
 
 from __future__ import annotations
 
@@ -55,6 +55,21 @@ def thinned(rows: Tensor, kernel: Kernel, atoms: int, *, seed: int = 0) -> Tenso
     return torch.cat([rows[..., : first.start], tail.flatten(-2)], dim=-1)
 
 
+def thinned_along(rows: Tensor, dim: int, coordinate: int, atoms: int) -> Tensor:
+    """Reduce each larger cloud in rows to ``atoms`` atoms at even quantiles of a coordinate.
+
+    Args:
+        rows: An ``... x N x m*(d+1)`` tensor of rows.
+        dim: Dimension ``d`` of the atoms.
+        coordinate: Number of the coordinate, whose distribution hardly changes.
+        atoms: Largest number of atoms, which have equal weights.
+    """
+    points, weights = drop_padding(*split_rows(rows, dim))
+    if weights.shape[-1] <= atoms:
+        return rows
+    return join_rows(*_taken(points, weights, atoms, points[..., coordinate].argsort(-1), 0.5))
+
+
 def _subset(
     points: Tensor, weights: Tensor, atoms: int, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
@@ -63,9 +78,15 @@ def _subset(
     if weights.shape[-1] <= atoms:
         return points, weights
     order = torch.rand(weights.shape, generator=generator, dtype=torch.float64).argsort(-1)
-    order = order.to(weights.device)
-    cumulative = weights.double().gather(-1, order).cumsum(-1)
     start = torch.rand(*weights.shape[:-1], 1, generator=generator, dtype=torch.float64)
+    return _taken(points, weights, atoms, order.to(weights.device), start)
+
+
+def _taken(
+    points: Tensor, weights: Tensor, atoms: int, order: Tensor, start: Tensor | float
+) -> tuple[Tensor, Tensor]:
+    """Take atoms of each larger cloud at even steps of cumulative weight, in an order."""
+    cumulative = weights.double().gather(-1, order).cumsum(-1)
     levels = (start + torch.arange(atoms)).to(weights.device) / atoms * cumulative[..., -1:]
     found = torch.searchsorted(cumulative, levels, right=True)
     # A level may be rounded to the total weight, which the last atom of positive weight reaches.

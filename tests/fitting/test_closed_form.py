@@ -4,6 +4,7 @@ import pytest
 import torch
 from cases import as_rows, random_clouds
 from gpytorch.kernels import ScaleKernel
+from linear_operator.utils.errors import NanError
 
 from gp_distributions import (
     DistributionGP,
@@ -51,3 +52,14 @@ def test_is_for_one_output_and_fixed_distances() -> None:
     two = DistributionGP(rows, outputs, ScaleKernel(DistributionKernel(SW)))
     assert closed_form(two.train()) is None
     assert closed_form(DistributionGP(rows, TARGETS, kernel).train()) is None
+
+
+@pytest.mark.filterwarnings("error")
+def test_lengthscales_too_small_for_squares_are_avoided() -> None:
+    kernel = ScaleKernel(DistributionKernel(PrincipalDistance(SW, num_components=6)))
+    model = DistributionGP(as_rows(CLOUDS), TARGETS, kernel).train()
+    kernel.base_kernel.lengthscale = 1e-200
+    known = closed_form(model)
+    assert known is not None
+    with pytest.raises(NanError):
+        known()

@@ -1,4 +1,4 @@
-"""Thinned rows hold random subsets of the atoms, in rows of clouds and of mixed inputs."""
+"""Thinned rows hold subsets of the atoms, in rows of clouds and of mixed inputs."""
 
 import torch
 
@@ -11,7 +11,8 @@ from gp_distributions import (
     SlicedWassersteinKernel,
     mixed_kernel,
 )
-from gp_distributions.fitting.thinning import thinned
+from gp_distributions.fitting.thinning import thinned, thinned_along
+from gp_distributions.rows.clouds import join_rows, split_rows
 
 
 def ragged() -> PointClouds:
@@ -71,3 +72,19 @@ def test_mixed_rows_keep_other_blocks() -> None:
     assert torch.equal(back.blocks["modes"].mean[:, :2], means)
     fixed = MMDKernel(2, active_dims=torch.arange(6))
     assert torch.equal(thinned(X.pack(), fixed, 10), X.pack())
+
+
+def test_along_a_coordinate_its_quantiles_stay() -> None:
+    generator = torch.Generator().manual_seed(0)
+    points = torch.randn(3, 101, 2, generator=generator, dtype=torch.float64)
+    weights = torch.rand(3, 101, generator=generator, dtype=torch.float64)
+    weights[:, 90:] = 0  # padding
+    few, even = split_rows(thinned_along(join_rows(points, weights), 2, 1, 20), 2)
+    assert bool((even == 1 / 20).all())
+    middle = torch.linspace(0.5, 19.5, 20, dtype=torch.float64) / 20
+    for cloud, weight, found in zip(points, weights, few, strict=True):
+        order = cloud[:, 1].argsort()
+        index = torch.searchsorted(weight[order].cumsum(0) / weight.sum(), middle)
+        torch.testing.assert_close(found, cloud[order[index]])
+    small = join_rows(points[:, :20], weights[:, :20])
+    assert torch.equal(thinned_along(small, 2, 0, 20), small)
