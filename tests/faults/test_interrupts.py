@@ -245,7 +245,9 @@ def test_records_and_memory_agree_after_an_interrupt(line: int, tmp_path: Path) 
 def test_a_real_signal(children: Children, tmp_path: Path) -> None:
     ready, result = tmp_path / "ready", tmp_path / "result"
     process = children.start("fit_until_interrupted", ready, result)
+    last = time.monotonic() + 120
     while not ready.exists():
+        assert time.monotonic() < last, "the process has ended"
         time.sleep(0.005)
     os.kill(process, signal.SIGINT)
     assert children.end(process) == 0
