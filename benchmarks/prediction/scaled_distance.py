@@ -155,8 +155,20 @@ def fits(task: Task, *, all_atoms: bool) -> Iterator[tuple[str, Scores]]:
         yield "scaled, all atoms", timed(distance, learn)
 
 
+_STEPS = (
+    "A fit of 110 bags takes half a second. Distances at new scales represent all bags anew: in each of "
+    "five folds, and with gradients in the two last steps. Without these steps it was 3.9 times, "
+    "but R² 0.872 and negative log density 0.360."
+)
 TARGETS = tuple(
-    limit(text, target, column, name=name, asked=name == "bags: no kernel")
+    limit(
+        text,
+        target,
+        column,
+        name=name,
+        asked=name == "bags: no kernel",
+        reason=_STEPS if column == "times" and name == "bags: scaled" else "",
+    )
     for text, target, column, name in (
         ("3 of 12 markers matter: gain in R² by scales", ">= 0.15", "gain", "bags: scaled"),
         (
