@@ -4,8 +4,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 OLDEST := .venv-oldest
-# Environments are made without bytecode, which processes write as they import: without it, each would take
-# ten seconds to compile what it imports.
+# Packages are installed without bytecode. The first process that imports a module writes it; if that is
+# forbidden, each process takes ten seconds to compile what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 # Threads that spin while they wait are slow by factors where other processes run.
 PATIENT := OMP_WAIT_POLICY=passive

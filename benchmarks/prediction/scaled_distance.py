@@ -156,9 +156,9 @@ def fits(task: Task, *, all_atoms: bool) -> Iterator[tuple[str, Scores]]:
 
 
 _STEPS = (
-    "A fit of 110 bags takes half a second. Distances at new scales represent all bags anew: in each of "
-    "five folds, and with gradients in the two last steps. Without these steps it was 3.9 times, "
-    "but R² 0.872 and negative log density 0.360."
+    "A plain fit of 110 bags takes less than a second. Distances at new scales represent all bags anew: "
+    "in each of five folds, and with gradients in the two last steps. Without these steps, R² is lower: "
+    "on the bags of seeds 1000 to 1013 0.875 rather than 0.882, in 0.7 of the time."
 )
 TARGETS = tuple(
     limit(

@@ -19,7 +19,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from gp_distributions.fitting.closed_form import closed_form
-from gp_distributions.fitting.lbfgs import Minimum, Pair, minimise
+from gp_distributions.fitting.lbfgs import LOOSE, Minimum, Pair, minimise
 from gp_distributions.kernels.reading import distribution_kernels
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
@@ -34,8 +34,6 @@ LARGE, SUBSET = 1000, 500
 # clouds, their likelihoods grow by less than _GAIN: by a few parameters over the size of the subset.
 _SAME, _GAIN = 1e-4, 0.015
 _LOSS = attrgetter("loss")
-# A loose maximisation ends where the gain is below so many nats per cloud.
-_LOOSE = {"ftol": 1e-3, "gtol": 1e-3}
 # Likelihoods whose parameters do not depend on the number of clouds.
 _LIKELIHOODS = (GaussianLikelihood, SamplingNoiseLikelihood, SharedNoise)
 
@@ -87,7 +85,7 @@ class Ascent:
             pairs: Estimate of the curvature there.
             loose: Whether to end where the gain is below 1e-3 nats per cloud, unless options say more.
         """
-        options = _LOOSE | self.options if loose else self.options
+        options = LOOSE | self.options if loose else self.options
         mll = objective(model)
         parameters, bounds = get_parameters_and_bounds(mll, requires_grad=True)
         found: list[Maximum] = []

@@ -10,12 +10,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from botorch.optim.utils.numpy_utils import get_bounds_as_ndarray
 from linear_operator.utils.errors import NanError, NotPSDError
 from torch import Tensor
+
+#: Options of a minimisation that ends where a step improves a loss of order one by less than 1e-3.
+LOOSE: dict[str, Any] = {"ftol": 1e-3, "gtol": 1e-3}
 
 # A step, and the change of the gradient along it.
 Pair: TypeAlias = tuple[Tensor, Tensor]

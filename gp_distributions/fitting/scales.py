@@ -6,7 +6,7 @@ import copy
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import torch
 from botorch.optim.utils.model_utils import get_parameters_and_bounds
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from gp_distributions.distances.embedded_rows import EmbeddedRows, Rows
 from gp_distributions.distances.scaled import ScaledDistance
-from gp_distributions.fitting.lbfgs import Pair, minimise
+from gp_distributions.fitting.lbfgs import LOOSE, Pair, minimise
 from gp_distributions.fitting.starts import noise_of, training_rows
 from gp_distributions.fitting.thinning import thinned, thinned_along
 from gp_distributions.kernels.covariances import covariance
@@ -40,7 +40,6 @@ _LEVELS = 32
 # Largest number of L-BFGS steps with sums over coordinates: from each start, and from the best for a
 # fold; with scales; and with the other hyperparameters alone.
 _SCREENING, _FOLD, _STEPS, _OTHERS = 10, 4, 2, 5
-_LOOSE: dict[str, Any] = {"ftol": 1e-3, "gtol": 1e-3}
 # Number of coordinates that are emphasised in a start, and by which power of e.
 _STARTS, _EMPHASIS = 2, 1.5
 # Smallest gain in log density for each target for which scales are changed.
@@ -94,8 +93,8 @@ def learn_scales(
 
     where :math:`d_j` is the distance if only coordinate :math:`j` counts: from the scales of the model,
     and from scales that emphasise one of the 2 coordinates which explain most when they are emphasised.
-    A coordinate alone is represented by 32 of its quantiles in each bag. Two steps with the distance
-    itself follow from the best.
+    In a model of bags alone, 32 of its quantiles in each bag represent a coordinate there. Two steps
+    with the distance itself follow from the best.
 
     Without a guard, learned scales can overfit. Therefore they are also learned once for each of 5 folds
     without its targets, with the stand-in and from what is best on all bags. The scales of the
@@ -396,7 +395,7 @@ class _Ascent:
                 bounds | boxes,
                 pairs=pairs,
                 maxiter=steps,
-                **_LOOSE,
+                **LOOSE,
             ).pairs
         except (NanError, NotPSDError):
             return []  # the start stays

@@ -95,9 +95,8 @@ def test_quick_run(
     script = scripts()[name]
     if name == "fit_speed":  # it compares where fits end
         monkeypatch.setattr(ascent, "minimise", lbfgs.minimise)
-    monkeypatch.setattr(
-        harness.gc, "unfreeze", lambda: None
-    )  # collections would take long after it
+    # All that the tests have imported stays frozen, as collections would take long.
+    monkeypatch.setattr(harness.gc, "unfreeze", lambda: None)
     monkeypatch.setattr(machines, "PENALTIES", machines.PENALTIES[::5])
     monkeypatch.setattr(searches, "DesignSearch", partial(DesignSearch, raw_samples=16))
     for constant, value in SMALLER.get(name, {}).items():
