@@ -18,7 +18,7 @@ from linear_operator.utils.errors import NanError, NotPSDError
 from torch import Tensor
 from tqdm import tqdm
 
-from gp_distributions.fitting.closed_form import closed_form
+from gp_distributions.fitting.concentrated import ConcentratedLikelihood, has_concentrated
 from gp_distributions.fitting.lbfgs import LOOSE, Minimum, Pair, minimise
 from gp_distributions.kernels.reading import distribution_kernels
 from gp_distributions.models.distribution_gp import DistributionGP
@@ -59,7 +59,7 @@ class Ascent:
         options: Options of :func:`minimise`.
 
     Attributes:
-        best: The values of all parameters at the best step so far, which an interrupted fit keeps.
+        best: The best values of all parameters so far, which an interrupted fit keeps.
     """
 
     def __init__(
@@ -87,24 +87,11 @@ class Ascent:
         """
         options = LOOSE | self.options if loose else self.options
         mll = objective(model)
-        parameters, bounds = get_parameters_and_bounds(mll, requires_grad=True)
         found: list[Maximum] = []
         for start in starts:
             set_values(model, start)
             try:
-                evaluate = closed_form(model)
-                minimum = (
-                    minimise(
-                        partial(self.loss, mll, evaluate),
-                        parameters,
-                        bounds,
-                        callback=self._see,
-                        pairs=pairs,
-                        **options,
-                    )
-                    if parameters
-                    else Minimum(self.loss(mll).item(), converged=True, pairs=[])
-                )
+                minimum = self._maximum(mll, pairs, options)
             except (NanError, NotPSDError) as error:
                 failure = error
                 continue
@@ -114,21 +101,45 @@ class Ascent:
             raise failure
         return found
 
+    def _maximum(
+        self, mll: MarginalLogLikelihood, pairs: Sequence[Pair], options: dict[str, Any]
+    ) -> Minimum:
+        """Maximise the marginal likelihood from the current values."""
+        if has_concentrated(mll.model):
+            concentrated = ConcentratedLikelihood(mll.model)
+            parameters, bounds = concentrated.parameters, concentrated.bounds
+        else:
+            concentrated = None
+            parameters, bounds = get_parameters_and_bounds(mll, requires_grad=True)
+        if not parameters:
+            return Minimum(self.loss(mll).item(), converged=True, pairs=[])
+        size = sum(parameter.numel() for parameter in parameters.values())
+        known = [pair for pair in pairs if len(pair[0]) == size]  # fewer clouds, fewer components
+        loss = partial(self.loss, mll, concentrated)
+        minimum = minimise(loss, parameters, bounds, pairs=known, **options)
+        if concentrated is not None:
+            with torch.no_grad():
+                concentrated()  # sets the mean, outputscale and noise at the minimum
+        return minimum
+
     def loss(
-        self, mll: MarginalLogLikelihood, evaluate: Callable[[], Tensor] | None = None
+        self, mll: MarginalLogLikelihood, concentrated: ConcentratedLikelihood | None = None
     ) -> Tensor:
         """Return the negative sum of the marginal likelihoods of all outputs, or of their bound.
 
         Args:
             mll: The marginal likelihood.
-            evaluate: The same as a function of the current values, if its form is known.
+            concentrated: The same at the best mean and outputscale, which this sets.
         """
         self.tick()
-        if evaluate is not None:
-            return -evaluate()
-        model = mll.model
-        known = getattr(model, "train_known", {})
-        return -mll(model(*model.train_inputs), model.train_targets, **known).sum()
+        if concentrated is not None:
+            loss = -concentrated()
+        else:
+            model = mll.model
+            known = getattr(model, "train_known", {})
+            loss = -mll(model(*model.train_inputs), model.train_targets, **known).sum()
+        self._see(loss.item())
+        return loss
 
     def _see(self, loss: float) -> None:
         if loss < self.lowest:

@@ -234,14 +234,11 @@ def _compared(
         isotropic = part.with_kernel(copy.deepcopy(model.covar_module, shared))
         members = [isotropic, *others(part)]
         for member, (start, pairs) in zip(members, fitted, strict=True):
-            fewer = False  # components, in a fold
             with torch.no_grad():
                 for value, known in zip(member.parameters(), start.parameters(), strict=True):
                     value.copy_(known[..., : value.shape[-1]] if value.dim() else known)
-                    fewer |= value.shape != known.shape
-            curvature = () if fewer else pairs
             ascent = Ascent(member, tick, None)
-            ascent.maxima(member, [values_of(member)], pairs=curvature, loose=True)
+            ascent.maxima(member, [values_of(member)], pairs=pairs, loose=True)
             member.eval()
         other = members[-1]
         if name == MIXTURE:

@@ -127,51 +127,70 @@ def cholesky(matrix: Tensor) -> Tensor:
 def log_densities(differences: Tensor, covariance: Tensor, noise: Tensor | None = None) -> Tensor:
     r"""Log densities of centred normal distributions that share a covariance matrix.
 
-    The gradient with respect to the covariance matrix :math:`K` is computed in closed form from the
-    Cholesky factor: with :math:`\alpha = K^{-1} x` it is :math:`(\alpha \alpha^\top - K^{-1}) / 2`.
-
     Args:
-        differences: A ``batch_shape x N x R`` tensor, one vector :math:`x` in each column.
+        differences: A ``batch_shape x N x R`` tensor, one vector in each column.
         covariance: A ``batch_shape x N x N`` tensor.
         noise: A ``batch_shape x N`` tensor, which is added to the diagonals of the matrices.
 
     Returns:
         A ``batch_shape x R`` tensor.
+    """
+    noise = covariance.new_zeros(covariance.shape[:-1]) if noise is None else noise
+    forms, logdet = quadratic_forms(differences, covariance, noise)
+    constant = differences.shape[-2] * math.log(2 * math.pi)
+    densities = -0.5 * (forms.diagonal(dim1=-2, dim2=-1) + logdet.unsqueeze(-1) + constant)
+    return densities.to(differences)
+
+
+def quadratic_forms(columns: Tensor, covariance: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+    r"""Compute :math:`X^\top K^{-1} X` and :math:`\log \det K` of a covariance matrix :math:`K`.
+
+    The gradient with respect to :math:`K` is computed in closed form from the Cholesky factor. It is
+    :math:`g K^{-1} - K^{-1} X G X^\top K^{-1}`, with the symmetric part :math:`G` of the gradient with
+    respect to the forms and the gradient :math:`g` with respect to the determinant.
+
+    Args:
+        columns: The matrix :math:`X`, a ``batch_shape x N x R`` tensor.
+        covariance: A ``batch_shape x N x N`` tensor.
+        noise: A ``batch_shape x N`` tensor, which is added to the diagonals of the matrices.
+
+    Returns:
+        A ``batch_shape x R x R`` and a ``batch_shape`` tensor, in double precision.
 
     Source: Rasmussen and Williams 2006, eq. 5.9.
     """
     # In single precision, the two terms of the gradient could cancel and leave only rounding errors.
-    noise = covariance.new_zeros(covariance.shape[:-1]) if noise is None else noise
-    double = differences.double(), covariance.double(), noise.double()
-    densities: Tensor = _LogDensities.apply(*double)
-    return densities.to(differences)
+    found: tuple[Tensor, Tensor] = _QuadraticForms.apply(
+        columns.double(), covariance.double(), noise.double()
+    )
+    return found
 
 
-class _LogDensities(torch.autograd.Function):
+class _QuadraticForms(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, differences: Tensor, covariance: Tensor, noise: Tensor) -> Tensor:
+    def forward(
+        ctx: Any, columns: Tensor, covariance: Tensor, noise: Tensor
+    ) -> tuple[Tensor, Tensor]:
         noisy = covariance.clone()
         noisy.diagonal(dim1=-2, dim2=-1).add_(noise)
         factor = cholesky(noisy)
-        solved = torch.cholesky_solve(differences, factor)
+        solved = torch.cholesky_solve(columns, factor)
         ctx.save_for_backward(factor, solved)
-        logdet = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1, keepdim=True)
-        constant = differences.shape[-2] * math.log(2 * math.pi)
-        return -0.5 * ((differences * solved).sum(-2) + logdet + constant)
+        logdet = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        return columns.mT @ solved, logdet
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def backward(ctx: Any, in_forms: Tensor, in_logdet: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         factor, solved = ctx.saved_tensors
-        gradient = gradients[0].unsqueeze(-2)
-        left = 0.5 * gradient * solved
         # In place, since each copy of a large matrix takes time.
-        in_covariance = torch.cholesky_inverse(factor).mul_(-0.5 * gradient.sum(-1, keepdim=True))
+        in_covariance = torch.cholesky_inverse(factor).mul_(in_logdet[..., None, None])
+        left = solved @ (in_forms + in_forms.mT)
         if left.dim() == 2:
-            in_covariance.addmm_(left, solved.mT)
+            in_covariance.addmm_(left, solved.mT, alpha=-0.5)
         else:
-            in_covariance += left @ solved.mT
-        return -gradient * solved, in_covariance, in_covariance.diagonal(dim1=-2, dim2=-1)
+            in_covariance -= 0.5 * left @ solved.mT
+        return left, in_covariance, in_covariance.diagonal(dim1=-2, dim2=-1)
 
 
 def absolute_value(matrices: Tensor) -> Tensor:

@@ -91,7 +91,7 @@ def test_ends_where_a_fit_of_all_clouds_ends(name: str, seen: list[int]) -> None
     assert value(model) >= value(general) - 1e-4
 
 
-@pytest.mark.parametrize("after", [2, 45])
+@pytest.mark.parametrize("after", [2, 30])
 def test_an_interrupted_fit_keeps_the_best(
     after: int, seen: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

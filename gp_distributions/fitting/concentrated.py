@@ -1,0 +1,215 @@
+"""The marginal likelihood at the best mean and outputscale for given lengthscales and ratio of noise."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from botorch.optim.utils.model_utils import get_parameters_and_bounds
+from gpytorch.constraints import Positive
+from gpytorch.kernels import ScaleKernel
+from gpytorch.likelihoods import GaussianLikelihood
+from gpytorch.means import ConstantMean
+from gpytorch.priors import LogNormalPrior
+from linear_operator.utils.errors import NanError
+from scipy.special import wrightomega
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from gp_distributions.distances.embedded_rows import EmbeddedRows
+from gp_distributions.kernels.covariances import covariance
+from gp_distributions.kernels.distribution_kernel import DistributionKernel
+from gp_distributions.kernels.profiles import Profile
+from gp_distributions.models.distribution_gp import DistributionGP
+from gp_distributions.numerics.linear_algebra import quadratic_forms
+from gp_distributions.numerics.pairwise import squared_euclidean
+
+# The smallest ratio of noise to the variance of the function, at which Cholesky factors keep some digits.
+_RATIO = 1e-10
+# The least mean squared error of targets of variance one, which the mean may explain entirely.
+_ERROR = 1e-20
+# Of more clouds, the factor of their matrix takes most of the time, and other matrices memory.
+_MOST = 1000
+# Squares of larger features would overflow.
+_LARGEST = 1e150
+
+
+class ConcentratedLikelihood:
+    r"""The log marginal likelihood of a model for each cloud, at its best mean and outputscale.
+
+    Let :math:`s C` be the covariances of ``T`` clouds, with the mean :math:`s` of the variances; :math:`r`
+    the ratio of the noise variance to it; and :math:`M = C + r I`. For given :math:`C` and :math:`r`,
+
+    .. math::
+        m = \frac{1^\top M^{-1} y}{1^\top M^{-1} 1}, \qquad
+        s = \arg\max_s\; -\frac T2 \log s - \frac q{2 s} + \log p(r s), \qquad
+        q = (y - m 1)^\top M^{-1} (y - m 1),
+
+    where :math:`p` is the prior of the noise. If it is log-normal with location :math:`\mu` and scale
+    :math:`\sigma`, then :math:`u = \log s` solves :math:`a + u / \sigma^2 = q e^{-u} / 2` with :math:`a =
+    T / 2 + 1 + (\log r - \mu) / \sigma^2`. In terms of Wright's function, :math:`u = \omega(\sigma^2 a +
+    \log(\sigma^2 q / 2)) - \sigma^2 a`. The noise stays within its bound. The likelihood is a function of
+    :math:`\log r` and of what :math:`C` depends on, and takes about half as many evaluations to maximise
+    as one of all parameters.
+
+    Args:
+        model: A model in training mode that :func:`has_concentrated`. Each evaluation sets its mean,
+            outputscale and noise.
+
+    Attributes:
+        parameters: What the likelihood is a function of, by name.
+        bounds: Lower and upper bounds.
+
+    Sources: Rasmussen and Williams 2006, section 2.7 (the mean); Santner, Williams and Notz 2003,
+    section 3.3 (the outputscale).
+    """
+
+    def __init__(self, model: DistributionGP) -> None:
+        kernel, noise = model.covar_module, model.likelihood.noise_covar
+        self._model, self._noise, self._base = model, noise, kernel.base_kernel
+        self._rows = model._compared(model.embedded_rows(model.train_inputs[0]))
+        self._fixed = _fixed(self._base, self._rows) if len(model.train_targets) <= _MOST else None
+        targets = model.train_targets.double()
+        self._columns = torch.stack([targets, torch.ones_like(targets)], dim=-1)
+        self._prior = getattr(noise, "noise_prior", None)
+        self._priors = [(p, c, m) for _, m, p, c, _ in model.named_priors() if m is not noise]
+        lowest = float(noise.raw_noise_constraint.lower_bound)
+        # The raw parameter of a value on a bound may be infinite.
+        self._lowest = math.log(lowest * (1 + 1e-9)) if lowest > 0 else -math.inf
+        with torch.no_grad():
+            _, unit = self._covariances()
+            ratio = noise.noise.squeeze(-1).double() / (kernel.outputscale * unit)
+            self._log_ratio = ratio.log().clamp_min(math.log(_RATIO)).requires_grad_()
+        parameters, self.bounds = get_parameters_and_bounds(model, requires_grad=True)
+        found = (kernel.raw_outputscale, noise.raw_noise, model.mean_module.raw_constant)
+        self.parameters = {"log_ratio": self._log_ratio} | {
+            name: value
+            for name, value in parameters.items()
+            if not any(value is each for each in found)
+        }
+        self.bounds["log_ratio"] = math.log(_RATIO), None
+
+    def __call__(self) -> Tensor:
+        """Return the likelihood plus the log densities of the priors, divided by ``T``."""
+        covariances, unit = self._covariances()
+        size = len(covariances)
+        noise = self._log_ratio.exp().expand(size)
+        forms, logdet = quadratic_forms(self._columns, covariances, noise)
+        mean = forms[0, 1] / forms[1, 1]
+        errors = forms[0, 0] - forms[0, 1] * mean
+        log_scale = self._log_outputscale(errors)
+        log_noise = log_scale + self._log_ratio
+        self._set(mean, log_scale.exp() / unit, log_noise.exp())
+        total = -0.5 * (
+            size * (log_scale + math.log(2 * math.pi)) + errors * (-log_scale).exp() + logdet
+        )
+        if self._prior is not None:
+            total = total + self._prior.log_prob(log_noise.exp()).sum()
+        for prior, closure, module in self._priors:
+            total = total + prior.log_prob(closure(module)).sum()
+        return total / size
+
+    def _covariances(self) -> tuple[Tensor, Tensor | float]:
+        """Return covariances of mean variance one, and the mean variance for outputscale one."""
+        if self._fixed is None:
+            found = covariance(self._base, self._rows)
+        else:
+            found = _Profiled.apply(self._fixed, self._base.lengthscale, self._base.profile)
+            if self._base.profile.radial:
+                return found, 1.0
+        unit = found.diagonal().mean()
+        return found / unit, unit
+
+    def _log_outputscale(self, errors: Tensor) -> Tensor:
+        """Return the best logarithm of the outputscale, whose gradient is zero, or that of the bound."""
+        size = len(self._columns)
+        error, log_ratio = max(errors.item(), _ERROR * size), self._log_ratio.item()
+        if self._prior is None:
+            best = math.log(error / size)
+        else:
+            location, variance = self._prior.loc.item(), self._prior.scale.item() ** 2
+            power = variance * (0.5 * size + 1) + log_ratio - location
+            best = float(wrightomega(power + math.log(0.5 * variance * error))) - power
+        if best + log_ratio < self._lowest:
+            return self._lowest - self._log_ratio
+        return torch.full_like(self._log_ratio, best, requires_grad=False)
+
+    @torch.no_grad()
+    def _set(self, mean: Tensor, outputscale: Tensor, noise: Tensor) -> None:
+        kernel, own = self._model.covar_module, self._noise
+        self._model.mean_module.raw_constant.copy_(mean)
+        kernel.raw_outputscale.copy_(
+            kernel.raw_outputscale_constraint.inverse_transform(outputscale)
+        )
+        own.raw_noise.copy_(own.raw_noise_constraint.inverse_transform(noise))
+
+
+def has_concentrated(model: Any) -> bool:
+    """Whether a model has one output, and learns a mean, an outputscale and one noise variance freely."""
+    if not isinstance(model, DistributionGP) or type(model.likelihood) is not GaussianLikelihood:
+        return False
+    kernel, mean, noise = model.covar_module, model.mean_module, model.likelihood.noise_covar
+    if type(kernel) is not ScaleKernel or type(mean) is not ConstantMean:
+        return False
+    free = kernel.raw_outputscale, mean.raw_constant, noise.raw_noise
+    transform = getattr(model, "input_transform", torch.nn.Identity())
+    with_prior = {id(module) for _, module, *_ in model.named_priors()}
+    return (
+        model.train_targets.dim() == 1
+        and not any(parameter.requires_grad for parameter in transform.parameters())
+        and all(parameter.requires_grad and parameter.numel() == 1 for parameter in free)
+        and not with_prior & {id(kernel), id(mean)}
+        and not hasattr(mean, "raw_constant_constraint")
+        and math.isinf(noise.raw_noise_constraint.upper_bound)
+        and type(kernel.raw_outputscale_constraint) is Positive
+        and isinstance(getattr(noise, "noise_prior", None), LogNormalPrior | None)
+    )
+
+
+def _fixed(kernel: Any, rows: EmbeddedRows) -> Tensor | None:
+    """Return what a kernel reads of clouds, if it is a profile of lengthscales and that does not change."""
+    if type(kernel).forward is not DistributionKernel.forward or kernel.active_dims is not None:
+        return None
+    parts = kernel.distance, kernel.profile
+    if any(parameter.requires_grad for part in parts for parameter in part.parameters()):
+        return None
+    with torch.no_grad():
+        return kernel.features(rows) if kernel.is_ard else kernel.unscaled(rows, rows)
+
+
+class _Profiled(torch.autograd.Function):
+    r"""A profile of scaled distances.
+
+    Squared distances or inner products, ``T x T``, are divided by the squared lengthscale; features,
+    ``T x D``, by a lengthscale each. With :math:`W` the gradient with respect to the squared distances
+    of scaled features :math:`F`, that with respect to :math:`\ell_k` is
+
+    .. math:: -\frac{4}{\ell_k} \sum_i F_{ik} \bigl( F_{ik} (W 1)_i - (W F)_{ik} \bigr).
+    """
+
+    @staticmethod
+    def forward(ctx: Any, fixed: Tensor, lengthscale: Tensor, profile: Profile) -> Tensor:
+        ctx.features = fixed / lengthscale if lengthscale.numel() > 1 else None
+        if ctx.features is None:
+            scaled = fixed / lengthscale.square()
+        elif not bool((ctx.features.abs() < _LARGEST).all()):
+            raise NanError("Expected finite squared distances, got features too large for them.")
+        else:
+            scaled = squared_euclidean(ctx.features, ctx.features)
+        with torch.enable_grad():
+            ctx.profiled = profile(scaled.requires_grad_())
+        ctx.save_for_backward(scaled, lengthscale)
+        return ctx.profiled.detach()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        scaled, lengthscale = ctx.saved_tensors
+        (weights,) = torch.autograd.grad(ctx.profiled, scaled, gradient)
+        if ctx.features is None:
+            found = -2 * (weights * scaled).sum() / lengthscale
+        else:
+            sums = ctx.features * weights.sum(-1, keepdim=True) - weights @ ctx.features
+            found = -4 * (ctx.features * sums).sum(0) / lengthscale
+        return None, found, None

@@ -1,0 +1,131 @@
+"""The marginal likelihood at the best mean and outputscale, against that of all parameters."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from cases import as_rows, random_clouds
+from gpytorch.constraints import GreaterThan
+from gpytorch.kernels import ScaleKernel
+from gpytorch.likelihoods import GaussianLikelihood
+from gpytorch.means import ZeroMean
+from linear_operator.utils.errors import NanError
+
+from gp_distributions import (
+    DistributionGP,
+    DistributionKernel,
+    PrincipalDistance,
+    SlicedWasserstein,
+    fit,
+)
+from gp_distributions.distances import Distance
+from gp_distributions.fitting.ascent import objective
+from gp_distributions.fitting.concentrated import ConcentratedLikelihood, has_concentrated
+
+CLOUDS = random_clouds(20, sizes=(5, 20))
+TARGETS = torch.stack([points.square().sum().sqrt() for points, _ in CLOUDS])
+SW = SlicedWasserstein(2, num_slices=4, num_quantiles=10)
+
+
+def model_of(
+    distance: Distance = SW, profile: str = "matern52", **options: object
+) -> DistributionGP:
+    """Return a model in training mode."""
+    kernel = ScaleKernel(DistributionKernel(distance, profile))
+    return DistributionGP(as_rows(CLOUDS), TARGETS, kernel, **options).train()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("prior", [True, False])
+@pytest.mark.parametrize(
+    ("distance", "profile"),
+    [
+        (SW, "matern52"),
+        (SW, "linear"),
+        (SW, "rational_quadratic"),
+        (PrincipalDistance(SW, num_components=6), "matern52"),
+    ],
+    ids=["distance", "inner product", "learned profile", "features"],
+)
+def test_is_the_likelihood_at_its_maximum(distance: Distance, profile: str, prior: bool) -> None:
+    model = model_of(distance, profile, likelihood=None if prior else GaussianLikelihood())
+    assert has_concentrated(model)
+    concentrated = ConcentratedLikelihood(model)
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for parameter in concentrated.parameters.values():
+            parameter += 0.3 * torch.randn_like(parameter)
+    found = concentrated()
+    expected = objective(model)(model(*model.train_inputs), model.train_targets)
+    assert found.item() == pytest.approx(expected.item(), rel=1e-12)
+
+    kernel, noise = model.covar_module, model.likelihood.noise_covar
+    rest = [name for name in concentrated.parameters if name != "log_ratio"]
+    own = [model.mean_module.raw_constant, kernel.raw_outputscale, noise.raw_noise]
+    own += map(model.get_parameter, rest)
+    in_mean, in_scale, in_noise, *others = torch.autograd.grad(expected, own, retain_graph=True)
+    in_scale /= torch.autograd.grad(kernel.outputscale.log(), kernel.raw_outputscale)[0]
+    in_noise /= torch.autograd.grad(noise.noise.log().sum(), noise.raw_noise)[0]
+    # For a given ratio, the noise is proportional to the outputscale.
+    assert [in_mean.item(), (in_scale + in_noise).item()] == pytest.approx([0, 0], abs=1e-10)
+    parameters = [concentrated.parameters[name] for name in ("log_ratio", *rest)]
+    expected_gradients = [in_noise.squeeze(), *others]
+    for pair in zip(torch.autograd.grad(found, parameters), expected_gradients, strict=True):
+        torch.testing.assert_close(*pair, rtol=1e-8, atol=1e-11)
+
+
+def test_noise_stays_within_its_bound() -> None:
+    model = model_of(likelihood=GaussianLikelihood(noise_constraint=GreaterThan(0.1)))
+    concentrated = ConcentratedLikelihood(model)
+    log_ratio = concentrated.parameters["log_ratio"]
+
+    def evaluate(value: float) -> tuple[float, float, float]:
+        with torch.no_grad():
+            log_ratio.fill_(value)
+        found = concentrated()
+        (gradient,) = torch.autograd.grad(found, log_ratio)
+        return found.item(), gradient.item(), model.likelihood.noise.item()
+
+    noises, step = [], 1e-5
+    for value in (-4.0, -2.0, 0.0, 2.0):
+        slope = (evaluate(value + step)[0] - evaluate(value - step)[0]) / (2 * step)
+        _, gradient, noise = evaluate(value)
+        assert gradient == pytest.approx(slope, rel=1e-6)
+        noises.append(noise)
+    assert noises[0] == pytest.approx(0.1, rel=1e-6)
+    assert noises[-1] > 0.2
+
+
+def test_is_for_one_freely_learned_mean_outputscale_and_noise() -> None:
+    rows = as_rows(CLOUDS)
+    outputs = torch.stack([TARGETS, -TARGETS], dim=-1)
+    fixed = model_of()
+    fixed.covar_module.raw_outputscale.requires_grad_(False)
+    without_mean = model_of()
+    without_mean.mean_module = ZeroMean()
+    others: list[Callable[[], DistributionGP]] = [
+        lambda: DistributionGP(rows, outputs, ScaleKernel(DistributionKernel(SW))),
+        lambda: model_of(sampling_noise=True),
+        lambda: model_of(train_Yvar=torch.full_like(TARGETS, 0.1)),
+        lambda: fixed,
+        lambda: without_mean,
+    ]
+    for other in others:
+        assert not has_concentrated(other().train())
+
+
+@pytest.mark.filterwarnings("error")
+def test_lengthscales_too_small_for_squares_are_avoided() -> None:
+    model = model_of(PrincipalDistance(SW, num_components=6))
+    model.covar_module.base_kernel.lengthscale = 1e-200
+    with pytest.raises(NanError):
+        ConcentratedLikelihood(model)()
+
+
+@pytest.mark.filterwarnings("ignore:.*(coincide|intervals are too short)")
+@pytest.mark.parametrize("targets", [torch.ones(20), torch.zeros(20), TARGETS[:1].expand(20)])
+def test_targets_that_the_mean_explains(targets: torch.Tensor) -> None:
+    kernel = ScaleKernel(DistributionKernel(SW))
+    model = fit(DistributionGP(as_rows(CLOUDS), targets.double(), kernel, outcome_transform=None))
+    mean, std = model.predict(as_rows(CLOUDS))
+    torch.testing.assert_close(torch.as_tensor(mean).squeeze(), targets.double())
+    assert bool((torch.as_tensor(std) < 0.2).all())
