@@ -25,7 +25,7 @@ from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.numerics.linear_algebra import quadratic_forms
 from gp_distributions.numerics.pairwise import squared_euclidean
 
-# The smallest ratio of noise to the variance of the function, at which Cholesky factors keep some digits.
+# The smallest ratio of noise to the variance of the function: Cholesky factors keep some digits.
 _RATIO = 1e-10
 # The least mean squared error of targets of variance one, which the mean may explain entirely.
 _ERROR = 1e-20
@@ -38,8 +38,9 @@ _LARGEST = 1e150
 class ConcentratedLikelihood:
     r"""The log marginal likelihood of a model for each cloud, at its best mean and outputscale.
 
-    Let :math:`s C` be the covariances of ``T`` clouds, with the mean :math:`s` of the variances; :math:`r`
-    the ratio of the noise variance to it; and :math:`M = C + r I`. For given :math:`C` and :math:`r`,
+    Let :math:`s C` be the covariances of ``T`` clouds, whose variances have the mean :math:`s`;
+    :math:`r` the ratio of the noise variance to it; and :math:`M = C + r I`. For given :math:`C` and
+    :math:`r`,
 
     .. math::
         m = \frac{1^\top M^{-1} y}{1^\top M^{-1} 1}, \qquad
@@ -47,11 +48,11 @@ class ConcentratedLikelihood:
         q = (y - m 1)^\top M^{-1} (y - m 1),
 
     where :math:`p` is the prior of the noise. If it is log-normal with location :math:`\mu` and scale
-    :math:`\sigma`, then :math:`u = \log s` solves :math:`a + u / \sigma^2 = q e^{-u} / 2` with :math:`a =
-    T / 2 + 1 + (\log r - \mu) / \sigma^2`. In terms of Wright's function, :math:`u = \omega(\sigma^2 a +
-    \log(\sigma^2 q / 2)) - \sigma^2 a`. The noise stays within its bound. The likelihood is a function of
-    :math:`\log r` and of what :math:`C` depends on, and takes about half as many evaluations to maximise
-    as one of all parameters.
+    :math:`\sigma`, then :math:`u = \log s` solves :math:`a + u / \sigma^2 = q e^{-u} / 2` with
+    :math:`a = T / 2 + 1 + (\log r - \mu) / \sigma^2`. In terms of Wright's function, :math:`u =
+    \omega(\sigma^2 a + \log(\sigma^2 q / 2)) - \sigma^2 a`. The noise stays within its bound. The
+    likelihood is a function of :math:`\log r` and of what :math:`C` depends on, and takes about half as
+    many evaluations to maximise as one of all parameters.
 
     Args:
         model: A model in training mode that :func:`has_concentrated`. Each evaluation sets its mean,
@@ -146,7 +147,7 @@ class ConcentratedLikelihood:
 
 
 def has_concentrated(model: Any) -> bool:
-    """Whether a model has one output, and learns a mean, an outputscale and one noise variance freely."""
+    """Whether a model of one output learns a mean, an outputscale and one noise variance freely."""
     if not isinstance(model, DistributionGP) or type(model.likelihood) is not GaussianLikelihood:
         return False
     kernel, mean, noise = model.covar_module, model.mean_module, model.likelihood.noise_covar
@@ -168,7 +169,7 @@ def has_concentrated(model: Any) -> bool:
 
 
 def _fixed(kernel: Any, rows: EmbeddedRows) -> Tensor | None:
-    """Return what a kernel reads of clouds, if it is a profile of lengthscales and that does not change."""
+    """Return what the profile of a kernel reads of clouds, if it does not change, or None."""
     if type(kernel).forward is not DistributionKernel.forward or kernel.active_dims is not None:
         return None
     parts = kernel.distance, kernel.profile

@@ -21,6 +21,7 @@ from gp_distributions import (
 from gp_distributions.distances import Distance
 from gp_distributions.fitting.ascent import objective
 from gp_distributions.fitting.concentrated import ConcentratedLikelihood, has_concentrated
+from gp_distributions.kernels.covariances import covariance
 
 CLOUDS = random_clouds(20, sizes=(5, 20))
 TARGETS = torch.stack([points.square().sum().sqrt() for points, _ in CLOUDS])
@@ -67,6 +68,10 @@ def test_is_the_likelihood_at_its_maximum(distance: Distance, profile: str, prio
     in_noise /= torch.autograd.grad(noise.noise.log().sum(), noise.raw_noise)[0]
     # For a given ratio, the noise is proportional to the outputscale.
     assert [in_mean.item(), (in_scale + in_noise).item()] == pytest.approx([0, 0], abs=1e-10)
+    # The outputscale is what remains of the variance of the function.
+    unit = covariance(kernel.base_kernel, as_rows(CLOUDS)).diagonal().mean().log()
+    in_unit = torch.autograd.grad(unit, own[3:], allow_unused=True, materialize_grads=True)
+    others = [slope - in_scale * change for slope, change in zip(others, in_unit, strict=True)]
     parameters = [concentrated.parameters[name] for name in ("log_ratio", *rest)]
     expected_gradients = [in_noise.squeeze(), *others]
     for pair in zip(torch.autograd.grad(found, parameters), expected_gradients, strict=True):
