@@ -97,7 +97,7 @@ def short_fits() -> Iterator[None]:
     """Let fits end where the slope is small, in modules that do not ask where they end."""
 
     def minimise(*arguments: Any, **options: Any) -> lbfgs.Minimum:
-        return lbfgs.minimise(*arguments, **options | {"gtol": 0.02})
+        return lbfgs.minimise(*arguments, **options | {"gtol": 0.1})
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ascent, "minimise", minimise)

@@ -25,8 +25,8 @@ from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.numerics.linear_algebra import quadratic_forms
 from gp_distributions.numerics.pairwise import squared_euclidean
 
-# The smallest ratio of noise to the variance of the function: Cholesky factors keep some digits.
-_RATIO = 1e-10
+# The smallest ratio of noise to the variance of the function, at which Cholesky factors keep digits.
+_RATIOS = {torch.float64: 1e-10, torch.float32: 1e-5}
 # The least mean squared error of targets of variance one, which the mean may explain entirely.
 _ERROR = 1e-20
 # Of more clouds, the factor of their matrix takes most of the time, and other matrices memory.
@@ -79,9 +79,10 @@ class ConcentratedLikelihood:
         # The raw parameter of a value on a bound may be infinite.
         self._lowest = math.log(lowest * (1 + 1e-9)) if lowest > 0 else -math.inf
         with torch.no_grad():
-            _, unit = self._covariances()
+            covariances, unit = self._covariances()
             ratio = noise.noise.squeeze(-1).double() / (kernel.outputscale * unit)
-            self._log_ratio = ratio.log().clamp_min(math.log(_RATIO)).requires_grad_()
+            least = math.log(_RATIOS[covariances.dtype])
+            self._log_ratio = ratio.log().clamp_min(least).requires_grad_()
         parameters, self.bounds = get_parameters_and_bounds(model, requires_grad=True)
         found = (kernel.raw_outputscale, noise.raw_noise, model.mean_module.raw_constant)
         self.parameters = {"log_ratio": self._log_ratio} | {
@@ -89,7 +90,7 @@ class ConcentratedLikelihood:
             for name, value in parameters.items()
             if not any(value is each for each in found)
         }
-        self.bounds["log_ratio"] = math.log(_RATIO), None
+        self.bounds["log_ratio"] = least, None
 
     def __call__(self) -> Tensor:
         """Return the likelihood plus the log densities of the priors, divided by ``T``."""

@@ -177,7 +177,9 @@ def _search(
     longest, loss = math.inf, math.inf
     for _ in range(_TRIALS):
         x = project(here.x + length * direction)
-        if lower is not None and torch.equal(x, lower.x):  # all coordinates are at their bounds
+        if torch.equal(
+            x, (lower or here).x
+        ):  # no step is left: rounding, or all are at their bounds
             break
         promised = (here.gradient @ (x - here.x)).item()
         try:

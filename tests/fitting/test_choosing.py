@@ -31,8 +31,6 @@ from gp_distributions import (
 from gp_distributions.fitting.choosing import choose_metric
 from gp_distributions.fitting.sampling_noise import learn_sampling_noise
 
-pytestmark = pytest.mark.usefixtures("short_fits")
-
 
 def blobs(num: int, *, seed: int = 0) -> tuple[PointClouds, torch.Tensor]:
     """Clouds whose wide directions say nothing of the target, which their thin direction gives."""

@@ -101,3 +101,16 @@ def test_says_what_is_not_a_minimum() -> None:
     y = parameter(0.0)
     wrong = lambda: y.sum() - y.sum().detach() + y.detach().abs().sum()  # noqa: E731
     assert not minimise(wrong, {"y": y}).converged
+
+
+def test_ends_where_rounding_leaves_no_step() -> None:
+    x = torch.tensor([1e20], dtype=torch.float64, requires_grad=True)
+    evaluations = 0
+
+    def loss() -> torch.Tensor:
+        nonlocal evaluations
+        evaluations += 1
+        return (x - x.detach()).sum()  # with a slope, but without a decrease
+
+    assert not minimise(loss, {"x": x}, maxiter=100).converged
+    assert evaluations < 20
