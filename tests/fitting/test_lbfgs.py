@@ -104,13 +104,13 @@ def test_says_what_is_not_a_minimum() -> None:
 
 
 def test_ends_where_rounding_leaves_no_step() -> None:
-    x = torch.tensor([1e20], dtype=torch.float64, requires_grad=True)
+    x = torch.tensor([1e18], dtype=torch.float64, requires_grad=True)
     evaluations = 0
 
     def loss() -> torch.Tensor:
         nonlocal evaluations
         evaluations += 1
-        return (x - x.detach()).sum()  # with a slope, but without a decrease
+        return 1e6 * (x - x.detach()).sum()  # with a slope, but without a decrease
 
     assert not minimise(loss, {"x": x}, maxiter=100).converged
     assert evaluations < 20
