@@ -14,6 +14,7 @@ from torch import Tensor
 
 from gp_distributions.bayesopt.parts import Plain, Search
 from gp_distributions.bayesopt.proposing import climb, derived_seed, one_by_one, seeded
+from gp_distributions.warnings import JitterWarning, collected
 
 # A function of the states of a part.
 Moves: TypeAlias = Callable[[Tensor], tuple[Tensor, Tensor]]
@@ -106,7 +107,10 @@ class Alternation:
         found = [states.new_zeros(0)]
         for batch in states.split(_BATCH) if len(states) else ():
             equal = (batch.unsqueeze(1) == self.taken).all(-1).any(-1)
-            found.append(self.value(batch.unsqueeze(1)).masked_fill(equal, -torch.inf))
+            # The joint covariance with a pending candidate close by is singular.
+            with collected(JitterWarning):
+                values = self.value(batch.unsqueeze(1))
+            found.append(values.masked_fill(equal, -torch.inf))
         return torch.cat(found)
 
     def _exchange(

@@ -26,7 +26,7 @@ from gp_distributions.numerics.linear_algebra import quadratic_forms
 from gp_distributions.numerics.pairwise import squared_euclidean
 
 # The smallest ratio of noise to the variance of the function, at which Cholesky factors keep digits.
-_RATIOS = {torch.float64: 1e-10, torch.float32: 1e-5}
+_RATIOS = {torch.float64: 1e-8, torch.float32: 1e-5}
 # The least mean squared error of targets of variance one, which the mean may explain entirely.
 _ERROR = 1e-20
 # Of more clouds, the factor of their matrix takes most of the time, and other matrices memory.

@@ -63,11 +63,12 @@ def fit(
 ) -> Any:
     r"""Fit the hyperparameters of a model in place by maximising its marginal likelihood.
 
-    The objective is the log marginal likelihood plus the log densities of the priors. It is computed by
-    Cholesky factors for any number of clouds and maximised by L-BFGS. Distances whose parameters do not
-    require a gradient are computed only once. If the likelihood is a :class:`SamplingNoiseLikelihood`,
-    ``fit`` then calls :func:`learn_sampling_noise`. Hyperparameters that do not require a gradient stay
-    as they are, and all starts satisfy the constraints. Scales of a :class:`ScaledDistance` that require
+    The objective is the log marginal likelihood plus the log densities of the priors. It is computed
+    by Cholesky factors for any number of clouds and maximised by L-BFGS, where possible at the best
+    mean and outputscale for the other hyperparameters. Distances whose parameters do not require a
+    gradient are computed only once. If the likelihood is a :class:`SamplingNoiseLikelihood`, ``fit``
+    then calls :func:`learn_sampling_noise`. Hyperparameters that do not require a gradient stay as
+    they are, and all starts satisfy the constraints. Scales of a :class:`ScaledDistance` that require
     a gradient are fixed at first. ``fit`` then learns them by :func:`learn_scales`, and fits the other
     hyperparameters again if they have changed.
 

@@ -86,8 +86,10 @@ class AggregateGP(AtomPredictions, DistributionGP):
     Example:
         >>> import numpy as np
         >>> from gp_distributions import AggregateGP, PointClouds, fit
-        >>> clouds = PointClouds(np.random.default_rng(0).normal(size=(30, 5, 1)))
-        >>> model = fit(AggregateGP(clouds, clouds.points.square().mean((-2, -1))))
+        >>> rng = np.random.default_rng(0)
+        >>> clouds = PointClouds(rng.normal(size=(30, 5, 1)))
+        >>> noise = 0.01 * rng.normal(size=30)
+        >>> model = fit(AggregateGP(clouds, clouds.points.square().mean((-2, -1)).numpy() + noise))
         >>> mean, std = model.predict_atoms([[0.0], [2.0]])  # close to 0 and 4
         >>> bool((mean[1] - 4).abs() < 0.5)
         True
