@@ -114,7 +114,8 @@ class Ascent:
         if not parameters:
             return Minimum(self.loss(mll).item(), converged=True, pairs=[])
         size = sum(parameter.numel() for parameter in parameters.values())
-        known = [pair for pair in pairs if len(pair[0]) == size]  # fewer clouds, fewer components
+        # A fold may have fewer components than the fit whose curvature is passed.
+        known = [pair for pair in pairs if len(pair[0]) == size]
         loss = partial(self.loss, mll, concentrated)
         minimum = minimise(loss, parameters, bounds, pairs=known, **options)
         if concentrated is not None:

@@ -79,16 +79,16 @@ class ConcentratedLikelihood:
         # The raw parameter of a value on a bound may be infinite.
         self._lowest = math.log(lowest * (1 + 1e-9)) if lowest > 0 else -math.inf
         with torch.no_grad():
-            covariances, unit = self._covariances()
-            ratio = noise.noise.squeeze(-1).double() / (kernel.outputscale * unit)
-            least = math.log(_RATIOS[covariances.dtype])
+            variances = covariance(kernel, self._rows, diag=True)
+            ratio = noise.noise.squeeze(-1).double() / variances.mean()
+            least = math.log(_RATIOS[variances.dtype])
             self._log_ratio = ratio.log().clamp_min(least).requires_grad_()
         parameters, self.bounds = get_parameters_and_bounds(model, requires_grad=True)
-        found = (kernel.raw_outputscale, noise.raw_noise, model.mean_module.raw_constant)
+        solved = (kernel.raw_outputscale, noise.raw_noise, model.mean_module.raw_constant)
         self.parameters = {"log_ratio": self._log_ratio} | {
             name: value
             for name, value in parameters.items()
-            if not any(value is each for each in found)
+            if not any(value is each for each in solved)
         }
         self.bounds["log_ratio"] = least, None
 

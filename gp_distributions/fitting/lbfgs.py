@@ -177,9 +177,8 @@ def _search(
     longest, loss = math.inf, math.inf
     for _ in range(_TRIALS):
         x = project(here.x + length * direction)
-        if torch.equal(
-            x, (lower or here).x
-        ):  # no step is left: rounding, or all are at their bounds
+        # Rounding, or bounds of all coordinates, leave no step.
+        if torch.equal(x, (lower or here).x):
             break
         promised = (here.gradient @ (x - here.x)).item()
         try:
