@@ -111,9 +111,9 @@ def climb(
         starts.unsqueeze(-2),
         value,
         *bounds,
-        options={"maxiter": maxiter},
+        # Each start is a problem of its own, also where BoTorch does not know SciPy's version.
+        options={"maxiter": maxiter, "max_optimization_problem_aggregation_size": 1},
         fixed_features={column: states[:, [column]] for column in columns},
-        use_parallel_mode=True,
     )
     return found.squeeze(-2).detach(), values.detach()
 

@@ -106,6 +106,18 @@ class TestOptimum:
                 assert drawn == torch.rand(1)  # the generators of the user are left alone
         assert found[0] == found[1] == found[2]
 
+    def test_versions_of_scipy_that_botorch_does_not_know(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        search = pool_search(raw_samples=8, num_restarts=3)
+        model, candidates, values = fitted(search)
+        acquisition = LogExpectedImprovement(model, best_f=max(values))
+        (known,) = search.optimize(acquisition, 1, candidates, candidates, 0)
+        reasons = "botorch.generation.gen.get_reasons_against_fast_path"
+        monkeypatch.setattr(reasons, lambda **_: ["SciPy is too new"])
+        (unknown,) = search.optimize(acquisition, 1, candidates, candidates, 0)
+        assert unknown == known | {"angle": pytest.approx(known["angle"], abs=1e-4)}
+
     def test_acquisition_is_maximised_over_all_parts(self) -> None:
         search = pool_search(raw_samples=16)
         model, candidates, values = fitted(search)
