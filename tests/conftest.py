@@ -1,4 +1,5 @@
 import gc
+import os
 import random
 import sys
 from collections.abc import Iterator
@@ -15,6 +16,9 @@ from hypothesis import HealthCheck, settings
 
 from gp_distributions.datasets import airfoils, blades
 from gp_distributions.fitting import ascent, choosing, lbfgs, reference_learning, scales
+
+# POT, the oracle, would try every library that is installed, and JAX warns of double precision.
+os.environ.setdefault("POT_BACKEND_DISABLE_JAX", "1")
 
 # Properties are tested on the same examples in every run, however busy the machine is.
 settings.register_profile(

@@ -34,6 +34,7 @@ class Children:
             "PYTHONPATH": os.pathsep.join([str(ROOT / "tests"), str(ROOT)]),
             "OMP_NUM_THREADS": "1",
             "OPENBLAS_NUM_THREADS": "1",
+            "CUDA_VISIBLE_DEVICES": "",  # whose gradients have threads, which a fork would lose
         }
         self._process = subprocess.Popen(
             [sys.executable, "-W", "ignore", "-c", "import fault_tasks; fault_tasks.serve()"],

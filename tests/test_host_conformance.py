@@ -1,5 +1,7 @@
 """GPyTorch's own test case for kernels, run for every kernel on packed clouds."""
 
+import unittest
+
 import torch
 from cases import KERNELS, Case
 from gpytorch.kernels import Kernel
@@ -8,7 +10,7 @@ from gpytorch.test.base_kernel_test_case import BaseKernelTestCase
 from gp_distributions import DistributionKernel
 
 
-class _Conformance(BaseKernelTestCase):
+class _Conformance(BaseKernelTestCase, unittest.TestCase):
     """Runs on rows of which any six columns are valid rows, such as two weighted points."""
 
     case: Case[DistributionKernel]

@@ -39,6 +39,7 @@ def model() -> DistributionGP:
 
 
 # Python 3.12 warns of every fork of a process with threads, such as those of progress bars.
+@pytest.mark.skipif(torch.cuda.is_available(), reason="PyTorch: no gradients after a fork")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_forked_process_predicts_the_same_bits(model: DistributionGP) -> None:
     expected = predicted(model)

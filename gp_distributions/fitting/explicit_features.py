@@ -178,6 +178,6 @@ def _set_scales(model: SparseDistributionGP, found: _Evidence) -> float:
     if not _scales_are_free(model):
         return 1.0
     multiply(model.covar_module.base_kernel, found.scale)
-    noise = torch.tensor([found.scale * math.exp(found.log_ratio)], dtype=torch.float64)
-    start_at(model.likelihood.noise_covar, "noise", noise)
+    noise = model.likelihood.noise_covar
+    start_at(noise, "noise", noise.raw_noise.new_tensor([found.scale * math.exp(found.log_ratio)]))
     return found.scale

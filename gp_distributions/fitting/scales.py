@@ -173,7 +173,7 @@ def choose_scales(
         return False
     kernel = model.covar_module
     distance = kernel.base_kernel.distance
-    scaled = ScaledDistance(distance)
+    scaled = ScaledDistance(distance).to(model.train_targets.device)
     trial = copy.deepcopy(kernel, {id(module): module for module in distance.modules()})
     trial.base_kernel.distance = scaled
     other = model.with_kernel(trial).train()

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -717,7 +718,7 @@ class TestFiles:
 
     def test_names_the_versions(self, path: Path) -> None:
         save(make_model(), path)
-        assert read_header(path)["versions"]["torch"] == torch.__version__
+        assert read_header(path)["versions"]["torch"] == version("torch")
 
 
 def read_header(path: Path) -> dict[str, Any]:
