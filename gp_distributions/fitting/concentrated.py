@@ -18,11 +18,12 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from gp_distributions.distances.embedded_rows import EmbeddedRows
+from gp_distributions.fitting.lbfgs import Pair
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.kernels.profiles import Profile
 from gp_distributions.models.distribution_gp import DistributionGP
-from gp_distributions.numerics.linear_algebra import quadratic_forms
+from gp_distributions.numerics.linear_algebra import cholesky, quadratic_forms
 from gp_distributions.numerics.pairwise import squared_euclidean
 
 # The smallest ratio of noise to the variance of the function, at which Cholesky factors keep digits.
@@ -31,6 +32,8 @@ _RATIOS = {torch.float64: 1e-8, torch.float32: 1e-5}
 _ERROR = 1e-20
 # Of more clouds, the factor of their matrix takes most of the time, and other matrices memory.
 _MOST = 1000
+# Where the likelihood hardly curves, in nats per cloud, steps would be too long.
+_LEAST = 0.01
 # Squares of larger features would overflow.
 _LARGEST = 1e150
 
@@ -112,6 +115,45 @@ class ConcentratedLikelihood:
             total = total + prior.log_prob(closure(module)).sum()
         return total / size
 
+    @torch.no_grad()
+    def curvature(self) -> list[Pair]:
+        r"""Return the expected curvature at the current values, the Fisher information divided by ``T``.
+
+        With :math:`A_i = M^{-1} \partial_i M` and the outputscale at its best,
+
+        .. math:: F_{ij} = \frac{1}{2 T} \operatorname{tr}(A_i A_j)
+            - \frac{1}{2 T^2} \operatorname{tr}(A_i) \operatorname{tr}(A_j).
+
+        It is computed of one lengthscale of a fixed distance beside the ratio; of others, there is none.
+
+        Source: Rasmussen and Williams 2006, eq. 5.9 in expectation.
+        """
+        kernel, names = self._base, list(self.parameters)
+        if self._fixed is None or len(names) != 2 or kernel.is_ard or not kernel.profile.radial:
+            return []
+        raw = self.parameters[names[1]]
+        if raw is not kernel.raw_lengthscale:
+            return []
+        with torch.enable_grad():
+            lengthscale = kernel.raw_lengthscale_constraint.transform(raw)
+            (growth,) = torch.autograd.grad(lengthscale.log().sum(), raw)
+            scaled = (self._fixed / kernel.lengthscale.detach().square()).requires_grad_()
+            covariances = kernel.profile(scaled)
+            (slopes,) = torch.autograd.grad(covariances.sum(), scaled)
+        ratio, size = self._log_ratio.exp(), len(covariances)
+        noisy = covariances.detach().double()
+        noisy.diagonal().add_(ratio)
+        inverse = torch.cholesky_inverse(cholesky(noisy))
+        of_ratio = inverse * ratio
+        of_raw = inverse @ (-2 * growth * scaled * slopes).double()
+        both = of_ratio, of_raw
+        traces = torch.stack([part.trace() for part in both])
+        products = torch.stack([(one * other.mT).sum() for one in both for other in both])
+        information = products.view(2, 2) / (2 * size) - torch.outer(traces, traces) / (2 * size**2)
+        values, vectors = torch.linalg.eigh(information.cpu())
+        values = values.clamp_min(_LEAST)
+        return list(zip(vectors.mT, values[:, None] * vectors.mT, strict=True))
+
     def _covariances(self) -> tuple[Tensor, Tensor | float]:
         """Return covariances of mean variance one, and the mean variance for outputscale one."""
         if self._fixed is None:
@@ -127,6 +169,10 @@ class ConcentratedLikelihood:
         """Return the best logarithm of the outputscale, whose gradient is zero, or that of the bound."""
         size = len(self._columns)
         error, log_ratio = max(errors.item(), _ERROR * size), self._log_ratio.item()
+        if not math.isfinite(error + log_ratio):
+            raise NanError(
+                f"Expected a finite squared error, got {error} at the ratio e^{log_ratio}."
+            )
         if self._prior is None:
             best = math.log(error / size)
         else:

@@ -76,6 +76,35 @@ def test_is_the_likelihood_at_its_maximum(distance: Distance, profile: str, prio
         torch.testing.assert_close(*pair, rtol=1e-8, atol=1e-11)
 
 
+@pytest.mark.parametrize("profile", ["matern52", "rational_quadratic", "linear"])
+def test_curvature_is_expected_where_the_outputscale_is_free(profile: str) -> None:
+    model = model_of(profile=profile)
+    concentrated = ConcentratedLikelihood(model)
+    pairs = concentrated.curvature()
+    if profile != "matern52":  # of a learned profile, or without a lengthscale for distances
+        assert not pairs
+        return
+    steps, changes = (torch.stack(each) for each in zip(*pairs, strict=True))
+    found = torch.linalg.solve(steps, changes)
+    kernel = model.covar_module.base_kernel
+    squared = kernel.distance.squared(model.train_inputs[0])
+
+    def matrix(values: torch.Tensor) -> torch.Tensor:
+        lengthscale = kernel.raw_lengthscale_constraint.transform(values[1])
+        covariances = kernel.profile(squared / lengthscale.square())
+        return values[2].exp() * (covariances + values[0].exp() * torch.eye(len(squared)))
+
+    raw = kernel.raw_lengthscale.detach().flatten()
+    at = torch.cat([concentrated.parameters["log_ratio"].detach().view(1), raw, 0 * raw])
+    slopes = torch.autograd.functional.jacobian(matrix, at).movedim(-1, 0)
+    parts = torch.linalg.solve(matrix(at), slopes)
+    full = torch.einsum("iab,jba->ij", parts, parts) / (2 * len(squared))
+    expected = full[:2, :2] - torch.outer(full[:2, 2], full[2, :2]) / full[2, 2]
+    values, vectors = torch.linalg.eigh(expected)
+    expected = vectors * values.clamp_min(0.01) @ vectors.mT  # flatter ones are raised
+    torch.testing.assert_close(found, expected, rtol=1e-8, atol=1e-10)
+
+
 def test_noise_stays_within_its_bound() -> None:
     model = model_of(likelihood=GaussianLikelihood(noise_constraint=GreaterThan(0.1)))
     concentrated = ConcentratedLikelihood(model)
