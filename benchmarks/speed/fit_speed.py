@@ -45,9 +45,6 @@ TARGETS = (
         "<= 0.6",
         "ratio",
         name="fit / fit on precomputed distances, T=500 n=50 d=2",
-        reason="An evaluation takes two thirds of the time of the reference's, most of it one Cholesky "
-        "factor and one inverse, and there are 14 instead of 23. Embedding and comparing the clouds, "
-        "which the reference does not, takes as long as seven evaluations.",
     ),
     limit(
         "bare SingleTaskGP with our kernel, T = 500, over one on precomputed distances",
