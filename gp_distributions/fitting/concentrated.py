@@ -124,9 +124,9 @@ class ConcentratedLikelihood:
         .. math:: F_{ij} = \frac{1}{2 T} \operatorname{tr}(A_i A_j)
             - \frac{1}{2 T^2} \operatorname{tr}(A_i) \operatorname{tr}(A_j).
 
-        It is computed of one lengthscale of a fixed distance beside the ratio; of others, there is none.
+        There is none unless the model has one lengthscale, of a fixed distance.
 
-        Source: Rasmussen and Williams 2006, eq. 5.9 in expectation.
+        Source: Mardia and Marshall 1984, eq. 2.
         """
         kernel, names = self._base, list(self.parameters)
         if self._fixed is None or len(names) != 2 or kernel.is_ard or not kernel.profile.radial:

@@ -16,6 +16,9 @@ from gp_distributions.numerics.linear_algebra import matmul
 
 # Number of elements in a strip of columns; strips are processed one at a time.
 _STRIP = 2**21
+# Number of multiplications up to which PyTorch computes a product. The threads of NumPy's BLAS stay busy
+# for a while after each, so that fits, which make many small products, took twice as long.
+_SMALL = 2**28
 # Number of rows in a strip of a symmetric matrix.
 _ROWS = 128
 # Number of differences in a strip of a matrix of distances; they should fit the cache.
@@ -198,7 +201,7 @@ def _squared_norms(x: Tensor) -> Tensor:
 
 def _centred_gram(x: Tensor) -> Tensor:
     """Compute the exactly symmetric matrix of inner products of centred rows."""
-    if x.device.type != "cpu" or _tracked(x) or x.dim() != 2:
+    if x.device.type != "cpu" or _tracked(x) or x.dim() != 2 or x.numel() * len(x) <= _SMALL:
         centred = x - x.detach().mean(dim=-2, keepdim=True)
         return mirrored(centred @ centred.mT)
     # BLAS computes one triangle, in strips of columns that fit the processor's cache. NumPy calls BLAS
@@ -219,7 +222,9 @@ def _centred_gram(x: Tensor) -> Tensor:
 def _inner_products(x1: Tensor, x2: Tensor) -> Tensor:
     if x2.dim() != 2:
         return x1 @ x2.mT
-    return matmul(x1.flatten(0, -2), x2.T).unflatten(0, x1.shape[:-1])
+    flat = x1.flatten(0, -2)
+    product = flat @ x2.T if flat.numel() * len(x2) <= _SMALL else matmul(flat, x2.T)
+    return product.unflatten(0, x1.shape[:-1])
 
 
 def _tracked(x: Tensor) -> bool:
