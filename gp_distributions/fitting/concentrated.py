@@ -126,7 +126,7 @@ class ConcentratedLikelihood:
 
         There is none unless the model has one lengthscale, of a fixed distance.
 
-        Source: Mardia and Marshall 1984, eq. 2.
+        Source: Mardia and Marshall 1984.
         """
         kernel, names = self._base, list(self.parameters)
         if self._fixed is None or len(names) != 2 or kernel.is_ard or not kernel.profile.radial:
