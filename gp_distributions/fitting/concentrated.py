@@ -128,15 +128,13 @@ class ConcentratedLikelihood:
 
         Source: Mardia and Marshall 1984.
         """
-        kernel, names = self._base, list(self.parameters)
-        if self._fixed is None or len(names) != 2 or kernel.is_ard or not kernel.profile.radial:
-            return []
-        raw = self.parameters[names[1]]
-        if raw is not kernel.raw_lengthscale:
+        kernel = self._base
+        one = len(self.parameters) == 2 and not kernel.is_ard  # beside the ratio
+        if self._fixed is None or not one or not kernel.profile.radial:
             return []
         with torch.enable_grad():
-            lengthscale = kernel.raw_lengthscale_constraint.transform(raw)
-            (growth,) = torch.autograd.grad(lengthscale.log().sum(), raw)
+            logarithm = kernel.lengthscale.log().sum()
+            (growth,) = torch.autograd.grad(logarithm, kernel.raw_lengthscale)
             scaled = (self._fixed / kernel.lengthscale.detach().square()).requires_grad_()
             covariances = kernel.profile(scaled)
             (slopes,) = torch.autograd.grad(covariances.sum(), scaled)

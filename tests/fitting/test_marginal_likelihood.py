@@ -261,9 +261,8 @@ def test_finds_the_smooth_maximum_too() -> None:
     for restarts in (0, 1):
         kernel = ScaleKernel(SinkhornKernel(reference, profile="gaussian", epsilon=0.05))
         model = DistributionGP(clouds, targets, kernel)
-        model.mean_module = (
-            ZeroMean()
-        )  # not concentrated, with which the first start gets there, too
+        # The likelihood of a learned mean is concentrated, and its first start gets there, too.
+        model.mean_module = ZeroMean()
         fit(model, restarts=restarts)
         values.append(float(objective(model).detach()))
     assert values[1] > values[0] + 1

@@ -138,11 +138,9 @@ def test_right_distances_pass(name: str) -> None:
 class NotZero(Moments):
     def squared(self, x1: Tensor, x2: Tensor | None = None, *, diag: bool = False) -> Tensor:
         squared = super().squared(x1, x2, diag=diag)
-        return (
-            squared
-            if diag or x2 is not None
-            else squared + 1e-14 * torch.eye(x1.shape[-2]).to(squared)
-        )
+        if diag or x2 is not None:
+            return squared
+        return squared + 1e-14 * torch.eye(x1.shape[-2]).to(squared)
 
 
 class NotQuiteSymmetric(Pairwise):
