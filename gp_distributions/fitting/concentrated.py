@@ -129,8 +129,9 @@ class ConcentratedLikelihood:
         Source: Mardia and Marshall 1984.
         """
         kernel = self._base
-        one = len(self.parameters) == 2 and not kernel.is_ard  # beside the ratio
-        if self._fixed is None or not one or not kernel.profile.radial:
+        if self._fixed is None or kernel.is_ard or not kernel.profile.radial:
+            return []
+        if len(self.parameters) != 2:  # the ratio and the lengthscale
             return []
         with torch.enable_grad():
             logarithm = kernel.lengthscale.log().sum()

@@ -4,7 +4,7 @@ import pytest
 import torch
 from cases import as_rows, random_clouds
 from gpytorch.constraints import GreaterThan
-from gpytorch.kernels import ScaleKernel
+from gpytorch.kernels import MaternKernel, ScaleKernel
 from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.means import ZeroMean
 from linear_operator.utils.errors import NanError
@@ -103,6 +103,11 @@ def test_curvature_is_expected_where_the_outputscale_is_free(profile: str) -> No
     values, vectors = torch.linalg.eigh(expected)
     expected = vectors * values.clamp_min(0.01) @ vectors.mT  # flatter ones are raised
     torch.testing.assert_close(found, expected, rtol=1e-8, atol=1e-10)
+
+
+def test_curvature_is_none_for_a_kernel_of_gpytorch() -> None:
+    model = DistributionGP(as_rows(CLOUDS), TARGETS, ScaleKernel(MaternKernel())).train()
+    assert not ConcentratedLikelihood(model).curvature()
 
 
 def test_noise_stays_within_its_bound() -> None:
