@@ -59,7 +59,10 @@ def seed() -> None:
     """Seed the global generators of random numbers, from which BoTorch and scikit-learn draw."""
     random.seed(0)
     np.random.seed(0)  # noqa: NPY002
-    torch.manual_seed(0)
+    torch.default_generator.manual_seed(0)
+    # torch.manual_seed keeps a formatted stack for each kind of device that is not there.
+    if torch.cuda.is_available():
+        torch.cuda.manual_seed_all(0)
 
 
 @pytest.fixture(params=["cpu", "cuda"])
