@@ -8,7 +8,6 @@ import pytest
 import torch
 from botorch.acquisition import LogExpectedImprovement
 from botorch.exceptions.errors import UnsupportedError
-from botorch.sampling import SobolQMCNormalSampler
 from botorch.sampling.pathwise import draw_matheron_paths
 from gpytorch.kernels import ScaleKernel
 
@@ -130,8 +129,6 @@ def test_botorch_takes_it(chosen: DistributionGP) -> None:
     with pytest.raises(UnsupportedError, match=r"each of model\.members"):
         draw_matheron_paths(chosen, torch.Size([2]))
     assert draw_matheron_paths(chosen.members[1], torch.Size([2]))(new.pack()).shape == (2, 4)
-    fantasy = chosen.fantasize(new.pack(), SobolQMCNormalSampler(torch.Size([3]), seed=0))
-    assert fantasy.posterior(new).mean.shape == (3, 4, 1)
 
 
 def test_it_comes_back(chosen: DistributionGP, tmp_path: Path) -> None:
