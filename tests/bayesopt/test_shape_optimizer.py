@@ -10,25 +10,23 @@ from typing import Any
 import pytest
 import torch
 from botorch.acquisition import AcquisitionFunction
+from cases import ellipse_value as value
+from cases import ellipses
 from gpytorch.kernels import ScaleKernel
 from linear_operator.utils.errors import NotPSDError
 from torch import Tensor
 
 from gp_distributions import (
     DistributionGP,
-    GaussianMixtures,
     PointClouds,
     PrincipalDistance,
-    SlicedWasserstein,
     SlicedWassersteinKernel,
 )
 from gp_distributions.bayesopt import (
     CheckpointError,
-    DataPenalty,
     Decoder,
     DesignSearch,
     FreeSearch,
-    MixedSearch,
     Observations,
     PoolSearch,
     Search,
@@ -45,8 +43,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:A not p.d., added jitter"),
 ]
 
-ANGLES = torch.arange(12, dtype=torch.float64) * (2 * torch.pi / 12) + 0.1
-CIRCLE = torch.stack([ANGLES.cos(), ANGLES.sin()], dim=-1)
 BOUNDS = torch.tensor([[0.1, 0.1], [1.0, 1.0]], dtype=torch.float64)
 BOX = torch.tensor([[-2.0, -2.0], [2.0, 2.0]], dtype=torch.float64)
 
@@ -56,17 +52,8 @@ def designs(num: int = 60) -> Tensor:
     return 0.1 + 0.9 * torch.rand(num, 2, dtype=torch.float64, generator=generator)
 
 
-def ellipses(axes: Tensor) -> Tensor:
-    return axes.unsqueeze(-2) * CIRCLE
-
-
 CLOUDS = PointClouds(ellipses(designs()))
 NAMED = PoolSearch(PointClouds.from_list({"cube": [[0.0]], "ball": [[1.0]]}))
-
-
-def value(axes: Tensor) -> float:
-    """Largest at the half axes 0.7 and 0.4."""
-    return -float((axes - axes.new_tensor([0.7, 0.4])).square().sum())
 
 
 def of_index(index: int) -> float:
@@ -127,18 +114,6 @@ class TestSearches:
         assert best == value(design) > -0.02
         assert bool(((BOUNDS[0] <= design) & (design <= BOUNDS[1])).all())
 
-    def test_free_shapes(self) -> None:
-        distance = SlicedWasserstein(2, num_slices=8, num_quantiles=12)
-        search = FreeSearch(
-            CLOUDS[:20], BOX, penalty=DataPenalty(distance, CLOUDS), num_restarts=3, maxiter=20
-        )
-        optimizer = ShapeOptimizer(search, initial=8, restarts=0, model=small_model)
-        optimizer.run(of_cloud, 9, progress=False)
-        first = optimizer.trace[7]
-        cloud, best = optimizer.best
-        assert best == of_cloud(cloud) > first
-        assert cloud.batch_shape == ()
-
 
 class TestDefaultModel:
     def test_components_are_those_of_the_pool(self) -> None:
@@ -157,12 +132,7 @@ class TestDefaultModel:
             )
             expected.adapt(clouds.pack())
             torch.testing.assert_close(found.components, expected.components)
-            assert found.num_components == (5 if exponent == 0.5 else 2)
-            assert found.distance is model.covar_module.base_kernel.distance
         assert str(found.distance) == str(base)  # with its spread and normals
-        # What is done to a model does not change the search.
-        model.covar_module.base_kernel.distance.normals_factor = 9.0
-        assert str(optimizer.model().covar_module.base_kernel.distance) == str(base)
 
     @pytest.mark.parametrize(
         "search",
@@ -178,18 +148,6 @@ class TestDefaultModel:
         assert optimizer.trace[-1] > optimizer.trace[4]
         assert len(optimizer.model().members) == 3
 
-    def test_other_searches_have_one_kernel(self) -> None:
-        blobs = GaussianMixtures.from_list([([[float(i)]], [[[1.0]]], [1.0]) for i in range(6)])
-        for search, candidates in (
-            (MixedSearch(shape=PoolSearch(CLOUDS)), [{"shape": i} for i in range(5)]),
-            (PoolSearch(blobs), list(range(5))),
-        ):
-            optimizer = ShapeOptimizer(search, restarts=0)
-            for place, candidate in enumerate(candidates):
-                optimizer.tell(candidate, float(place))
-            model = optimizer.model()
-            assert model.members == [model]
-
 
 @pytest.mark.usefixtures("shortest_fits")
 class TestAskAndTell:
@@ -204,13 +162,6 @@ class TestAskAndTell:
             asked += optimizer.ask() + optimizer.ask(2)
             plain = [json.dumps(optimizer.search.plain(candidate)) for candidate in asked]
             assert len(set(plain)) == 9
-
-    def test_what_was_not_asked_for_can_be_told(self) -> None:
-        optimizer = pool_optimizer()
-        for index in range(6):
-            optimizer.tell(index, [of_index(index)])
-        (asked,) = optimizer.ask()
-        assert asked >= 6
 
     def test_global_random_state_is_left_alone(self, monkeypatch: pytest.MonkeyPatch) -> None:
         seeds: list[int] = []
@@ -261,36 +212,16 @@ class TestAskAndTell:
 @pytest.mark.parametrize(
     ("make", "error", "match"),
     [
-        *[
-            (
-                lambda options=options: pool_optimizer(**options),
-                ValueError,
-                "expected an integer >=",
-            )
-            for options in (
-                {"objectives": 0},
-                {"constraints": -1},
-                {"initial": 1},
-                {"initial": 2.0},
-                {"restarts": -1},
-                {"seed": -1},
-            )
-        ],
-        (lambda: DesignSearch(None, BOUNDS, raw_samples=0), ValueError, "an integer >= 8, got 0"),
-        (lambda: FreeSearch(CLOUDS, BOX, maxiter=0), ValueError, "an integer >= 1, got 0"),
+        (lambda: pool_optimizer(initial=1), ValueError, "initial: expected an integer >= 2"),
         (lambda: ShapeOptimizer(CLOUDS), TypeError, r"PoolSearch\(clouds\)"),  # type: ignore[arg-type]
         (lambda: PoolSearch([CLOUDS.points[0]]), TypeError, r"PointClouds\.from_list"),  # type: ignore[arg-type]
         (lambda: DesignSearch(ellipses, BOUNDS), TypeError, r"Decoder\(function\)"),  # type: ignore[arg-type]
-        (lambda: FreeSearch([CLOUDS.points[0]], BOX), TypeError, "as PointClouds, got list"),  # type: ignore[arg-type]
         (lambda: DesignSearch(None, [[1.0], [0.0]]), ValueError, "bounds as a 2 x 1 tensor"),
         (lambda: ShapeOptimizer(PoolSearch(CLOUDS.pack())), ValueError, "Expected a model"),
-        (lambda: pool_optimizer().ask(0), ValueError, "q: expected an integer >= 1, got 0"),
-        (lambda: pool_optimizer().run(of_index, 2.5), ValueError, r"an integer >= 0, got 2\.5"),  # type: ignore[arg-type]
         (lambda: pool_optimizer().best, ValueError, "No evaluation"),
         (lambda: pool_optimizer().model(), ValueError, "at least two successful"),
         (lambda: pool_optimizer().tell(60, 0.0), ValueError, "index from 0 to 59"),
         (lambda: pool_optimizer().tell(7, [1.0, 2.0]), ValueError, "to be 1, got 2"),
-        (lambda: pool_optimizer().tell(7, "3.1"), ValueError, "a number for each outcome"),  # type: ignore[arg-type]
         (lambda: pool_optimizer().tell(7, None), ValueError, r"call tell_failure\("),  # type: ignore[arg-type]
         (lambda: design_optimizer().tell(torch.tensor([0.0, 0.5]), 1.0), ValueError, "within"),
         (lambda: ShapeOptimizer(NAMED).tell("ball", 1.0), ValueError, "from 0 to 1, got 'ball'"),
@@ -316,12 +247,8 @@ class TestOutcomes:
         assert len(set(keys(optimizer))) == 18
         for e in failures:
             assert e.outcomes is None
-            expected = (
-                f"RuntimeError: no flow at {e.candidate}"
-                if e.candidate % 3 == 0
-                else "outcome 0 is nan"
-            )
-            assert e.failure == expected
+            raised = f"RuntimeError: no flow at {e.candidate}"
+            assert e.failure == (raised if e.candidate % 3 == 0 else "outcome 0 is nan")
         assert len(failures) > 3
         successes = [e.candidate for e in optimizer.evaluations if e.failure is None]
         assert len(successes) > 3
@@ -329,7 +256,6 @@ class TestOutcomes:
         assert pool_optimizer(path=path).evaluations == optimizer.evaluations
         shown = f"ShapeOptimizer(PoolSearch, 18 evaluations, {len(failures)} failed)"
         assert repr(optimizer) == shown
-        assert repr(pool_optimizer()) == "ShapeOptimizer(PoolSearch, 0 evaluations)"
 
     @pytest.mark.parametrize("broken", ["points", "raises"])
     def test_failed_designs_that_cannot_be_decoded_are_not_pending(self, broken: str) -> None:

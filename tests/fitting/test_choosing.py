@@ -1,24 +1,20 @@
 """The choice between an isotropic kernel and a mixture over principal components."""
 
 import pickle
-import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from botorch.acquisition import LogExpectedImprovement, qLogNoisyExpectedImprovement
+from botorch.acquisition import LogExpectedImprovement
 from botorch.exceptions.errors import UnsupportedError
-from botorch.sampling import SobolQMCNormalSampler
 from botorch.sampling.pathwise import draw_matheron_paths
 from gpytorch.kernels import ScaleKernel
-from torch import Tensor
 
 from gp_distributions import (
     ClassificationGP,
     DistributionGP,
     DistributionKernel,
-    Gaussians,
     PointClouds,
     PrincipalDistance,
     SharedKernelGP,
@@ -87,8 +83,7 @@ def test_members_are_those_of_principal_distances(chosen: DistributionGP) -> Non
         with torch.no_grad():
             for value, known in zip(alone.parameters(), member.parameters(), strict=True):
                 value.copy_(known)
-        for found, expected in zip(member.predict(new), alone.predict(new), strict=True):
-            torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
+        torch.testing.assert_close(member.predict(new), alone.predict(new), rtol=1e-6, atol=1e-6)
 
 
 def test_the_posterior_has_the_moments_of_the_mixture(chosen: DistributionGP) -> None:
@@ -114,8 +109,8 @@ def test_leave_one_out_is_that_of_the_members(chosen: DistributionGP) -> None:
     found = [model.leave_one_out() for model in chosen.members]
     mean = sum(each for each, _ in found) / 3
     second = sum(m.square() + s.square() for m, s in found) / 3
-    torch.testing.assert_close(chosen.leave_one_out()[0], mean)
-    torch.testing.assert_close(chosen.leave_one_out()[1], (second - mean.square()).sqrt())
+    expected = mean, (second - mean.square()).sqrt()
+    torch.testing.assert_close(chosen.leave_one_out(), expected)
 
 
 def test_botorch_takes_it(chosen: DistributionGP) -> None:
@@ -123,8 +118,6 @@ def test_botorch_takes_it(chosen: DistributionGP) -> None:
     rows = new.pack().requires_grad_()
     value = LogExpectedImprovement(chosen, best_f=targets.max())(rows.unsqueeze(-2)).sum()
     assert torch.autograd.grad(value, rows)[0].isfinite().all()
-    noisy = qLogNoisyExpectedImprovement(chosen, chosen.train_inputs[0][:10])
-    assert noisy(rows.detach().unsqueeze(0)).isfinite().all()
     more = chosen.condition_on_observations(new, targets)
     again = [model.condition_on_observations(new, targets) for model in chosen.members]
     torch.testing.assert_close(
@@ -136,8 +129,6 @@ def test_botorch_takes_it(chosen: DistributionGP) -> None:
     with pytest.raises(UnsupportedError, match=r"each of model\.members"):
         draw_matheron_paths(chosen, torch.Size([2]))
     assert draw_matheron_paths(chosen.members[1], torch.Size([2]))(new.pack()).shape == (2, 4)
-    fantasy = chosen.fantasize(new.pack(), SobolQMCNormalSampler(torch.Size([3]), seed=0))
-    assert fantasy.posterior(new).mean.shape == (3, 4, 1)
 
 
 def test_it_comes_back(chosen: DistributionGP, tmp_path: Path) -> None:
@@ -146,36 +137,22 @@ def test_it_comes_back(chosen: DistributionGP, tmp_path: Path) -> None:
     copies = load(tmp_path / "model.gpd"), pickle.loads(pickle.dumps(chosen))
     for copied in copies:
         assert copied.choice == chosen.choice
-        for found, expected in zip(copied.predict(new), chosen.predict(new), strict=True):
-            assert torch.equal(found, expected)
+        assert all(map(torch.equal, copied.predict(new), chosen.predict(new)))
     assert copies[0].chooses_metric
 
 
-def test_choices_repeat_and_threads_agree(chosen: DistributionGP) -> None:
-    X, y = blobs(60)
-    found: list[DistributionGP] = []
-
-    def run() -> None:
-        found.append(fit(DistributionGP(X, y), progress=False))
-
-    threads = [threading.Thread(target=run) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert [model.choice for model in found] == [chosen.choice] * 2
+def test_choices_repeat(chosen: DistributionGP) -> None:
+    assert fit(DistributionGP(*blobs(60)), progress=False).choice == chosen.choice
 
 
 def test_several_outputs_and_classes() -> None:
     X, y = blobs(20)
     new, _ = blobs(6, seed=1)
-    for several in (DistributionGP, SharedKernelGP):
-        model = fit(several(X, torch.stack([y, -y], dim=-1)), progress=False)
-        assert model.choice is not None
-        choose_metric(model, name="mixture")
-        assert model.predict(new)[0].shape == (6, 2)
-        mean = sum(member.predict(new)[0] for member in model.members) / 3
-        torch.testing.assert_close(model.predict(new)[0], mean)
+    model = fit(DistributionGP(X, torch.stack([y, -y], dim=-1)), progress=False)
+    assert model.choice is not None
+    choose_metric(model, name="mixture")
+    mean = sum(member.predict(new)[0] for member in model.members) / 3
+    torch.testing.assert_close(model.predict(new)[0], mean)
     labels = np.where(y > 0, "up", "down")
     classifier = fit(ClassificationGP(X, labels), progress=False)
     assert classifier.choice is not None
@@ -184,16 +161,7 @@ def test_several_outputs_and_classes() -> None:
     assert len(classifier.members) == 3
 
 
-def test_known_noise_and_gaussians() -> None:
-    X, y = blobs(30)
-    means, covariances = X.points.mean(-2), torch.eye(3).double().expand(30, 3, 3)
-    model = DistributionGP(
-        Gaussians(means, 0.01 * covariances), y, train_Yvar=torch.full((30,), 0.01)
-    )
-    assert fit(model, progress=False).choice is not None
-
-
-@pytest.mark.parametrize("num", [1, 2, 3, 9])
+@pytest.mark.parametrize("num", [1, 9])
 def test_few_clouds_are_not_compared(num: int) -> None:
     X, y = blobs(num)
     model = fit(DistributionGP(X, y), progress=False)
@@ -276,25 +244,3 @@ def test_other_coordinates_count_alike(kind: str) -> None:
     assert bool((model.covar_module.base_kernel.distance.scales == 1).all())
     assert model.choice is not None
     assert model.choice.scales == ()
-
-
-@pytest.mark.parametrize("kind", ["one output", "several outputs", "labels"])
-def test_folds_represent_no_training_cloud_anew(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    X, y = blobs(30)
-    model = {
-        "one output": lambda: DistributionGP(X, y),
-        "several outputs": lambda: SharedKernelGP(X, torch.stack([y, -y], -1)),
-        "labels": lambda: ClassificationGP(X, (y > 0).tolist()),
-    }[kind]()
-    fit(model, restarts=0, progress=False)
-    represented: list[int] = []
-    represent = SlicedWasserstein.represent
-
-    def counted(self: SlicedWasserstein, points: Tensor, weights: Tensor) -> Tensor:
-        represented.append(len(points))
-        return represent(self, points, weights)
-
-    monkeypatch.setattr(SlicedWasserstein, "represent", counted)
-    choose_metric(model)
-    # The five folds are all clouds once, of which a model of one output has the features.
-    assert sum(represented) <= (0 if kind == "one output" else 30)

@@ -6,7 +6,6 @@ from cases import as_rows, random_clouds
 from gpytorch.constraints import GreaterThan
 from gpytorch.kernels import MaternKernel, ScaleKernel
 from gpytorch.likelihoods import GaussianLikelihood
-from gpytorch.means import ZeroMean
 from linear_operator.utils.errors import NanError
 
 from gp_distributions import (
@@ -130,23 +129,6 @@ def test_noise_stays_within_its_bound() -> None:
         noises.append(noise)
     assert noises[0] == pytest.approx(0.1, rel=1e-6)
     assert noises[-1] > 0.2
-
-
-def test_is_for_one_freely_learned_mean_outputscale_and_noise() -> None:
-    rows = as_rows(CLOUDS)
-    outputs = torch.stack([TARGETS, -TARGETS], dim=-1)
-    fixed = model_of()
-    fixed.covar_module.raw_outputscale.requires_grad_(False)
-    without_mean = model_of()
-    without_mean.mean_module = ZeroMean()
-    for other in (
-        DistributionGP(rows, outputs, ScaleKernel(DistributionKernel(SW))),
-        model_of(sampling_noise=True),
-        model_of(train_Yvar=torch.full_like(TARGETS, 0.1)),
-        fixed,
-        without_mean,
-    ):
-        assert not has_concentrated(other)
 
 
 @pytest.mark.filterwarnings("error")

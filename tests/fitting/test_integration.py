@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from botorch.models import SingleTaskGP
 from botorch.models.transforms.outcome import Log
 from botorch.sampling import SobolQMCNormalSampler
-from cases import KERNELS, as_rows, random_clouds
+from cases import as_rows, random_clouds
 from gpytorch.constraints import Interval
 from gpytorch.kernels import Kernel, ScaleKernel
 from gpytorch.likelihoods import GaussianLikelihood
@@ -37,7 +36,6 @@ from gp_distributions import (
     mixed_kernel,
     save,
 )
-from gp_distributions.kernels import GroupAverageKernel, planar_rotations
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.models import IntegratedGP, SamplingNoiseLikelihood
 from gp_distributions.numerics.quadrature import grid
@@ -124,6 +122,18 @@ def matern(squared: Tensor) -> Tensor:
     return (1 + root + root.square() / 3) * torch.exp(-root)
 
 
+def assert_agrees(
+    model: IntegratedGP, expected: tuple[Tensor, Tensor, Tensor], mean: float, std: float
+) -> None:
+    """Compare predictions with brute force, with a relative error of means and one of the rest."""
+    posterior = model.posterior(ROWS[NEW], observation_noise=True)
+    found = model.predict(ROWS[NEW])
+    torch.testing.assert_close(found[0], expected[0], rtol=0, atol=mean * SPREAD)
+    torch.testing.assert_close(found[1], expected[1], rtol=std, atol=0)
+    logs = posterior.log_density(TARGETS[NEW, None]).squeeze(-1)
+    torch.testing.assert_close(logs, expected[2], rtol=0, atol=std)
+
+
 def axis(num: int) -> Tensor:
     return torch.linspace(math.log(0.1), math.log(20), num, dtype=torch.float64)
 
@@ -132,15 +142,9 @@ class TestBruteForce:
     def test_one_lengthscale(self) -> None:
         z = axis(121)
         covariances = matern(scaled(sliced()) / (2 * z).exp()[:, None, None])
-        mean, std, densities = brute_force(-0.5 * z.square(), covariances)
-        model = integrate_hyperparameters(make())
-        found = model.predict(ROWS[NEW])
+        expected = brute_force(-0.5 * z.square(), covariances)
         # The grid of 16 x 10 points, against one of 121 x 41.
-        torch.testing.assert_close(found[0], mean, rtol=0, atol=2e-3 * SPREAD)
-        torch.testing.assert_close(found[1], std, rtol=5e-3, atol=0)
-        posterior = model.posterior(ROWS[NEW], observation_noise=True)
-        logs = posterior.log_density(TARGETS[NEW, None]).squeeze(-1)
-        torch.testing.assert_close(logs, densities, rtol=0, atol=5e-3)
+        assert_agrees(integrate_hyperparameters(make()), expected, mean=2e-3, std=5e-3)
 
     def test_two_hyperparameters(self) -> None:
         """A lengthscale and the shape of the rational quadratic profile."""
@@ -148,13 +152,9 @@ class TestBruteForce:
         arguments = scaled(sliced()) / (2 * z).exp()[:, None, None]
         alpha = a.exp()[:, None, None]
         covariances = (1 + arguments / (2 * alpha)) ** -alpha
-        mean, std, densities = brute_force(-0.5 * (z.square() + a.square()), covariances)
+        expected = brute_force(-0.5 * (z.square() + a.square()), covariances)
         model = integrate_hyperparameters(make(ScaleKernel(sliced(profile="rational_quadratic"))))
-        found = model.predict(ROWS[NEW])
-        torch.testing.assert_close(found[0], mean, rtol=0, atol=5e-3 * SPREAD)
-        torch.testing.assert_close(found[1], std, rtol=1e-2, atol=0)
-        logs = model.posterior(ROWS[NEW], observation_noise=True).log_density(TARGETS[NEW, None])
-        torch.testing.assert_close(logs.squeeze(-1), densities, rtol=0, atol=1e-2)
+        assert_agrees(model, expected, mean=5e-3, std=1e-2)
 
     def test_three_hyperparameters(self) -> None:
         """A product of three kernels, by importance sampling."""
@@ -163,18 +163,13 @@ class TestBruteForce:
         covariances = torch.ones(1, dtype=torch.float64)
         for part, z in zip(parts, points.unbind(-1), strict=True):
             covariances = covariances * matern(scaled(part) / (2 * z).exp()[:, None, None])
-        mean, std, densities = brute_force(-0.5 * points.square().sum(-1), covariances)
+        expected = brute_force(-0.5 * points.square().sum(-1), covariances)
         for seed in range(2):
             kernel = ScaleKernel(parts[0] * parts[1] * parts[2])
             model = integrate_hyperparameters(make(kernel), seed=seed)
             assert len(next(iter(model.values.values()))) > 64
-            found = model.predict(ROWS[NEW])
             # Importance sampling with some 100 effective points.
-            torch.testing.assert_close(found[0], mean, rtol=0, atol=0.02 * SPREAD)
-            torch.testing.assert_close(found[1], std, rtol=0.02, atol=0)
-            posterior = model.posterior(ROWS[NEW], observation_noise=True)
-            logs = posterior.log_density(TARGETS[NEW, None]).squeeze(-1)
-            torch.testing.assert_close(logs, densities, rtol=0, atol=0.02)
+            assert_agrees(model, expected, mean=0.02, std=0.02)
 
     def test_known_noise_and_a_zero_mean(self) -> None:
         """With everything else fixed, only the outputscale is integrated: by brute force here."""
@@ -257,40 +252,6 @@ class TestLeaveOneOut:
 
 
 class TestKernels:
-    @pytest.mark.parametrize("name", [n for n in KERNELS if n[:4] == "sw2-" or "gaussian" in n])
-    def test_every_kernel(self, name: str, tmp_path: Path) -> None:
-        case = KERNELS[name]
-        rows = case.inputs.rows(14, sizes=(3, 9))
-        targets = torch.linspace(-1, 1, 10, dtype=torch.float64).square()
-        model = DistributionGP(rows[:10], targets, ScaleKernel(case.make()))
-        integrated = integrate_hyperparameters(model)
-        mean, std = integrated.predict(rows[10:])
-        assert mean.isfinite().all()
-        assert (std > 0).all()
-        # Members are the models with their hyperparameters.
-        best = int(integrated.weights.flatten().argmax())
-        lengthscale = best // integrated.ratios.shape[-1]
-        ratio = integrated.ratios.flatten()[best]
-        posterior = integrated.posterior(rows[10:])
-        kernel = copy.deepcopy(model.covar_module)
-        for name_, values in integrated.values.items():
-            kernel.get_parameter(name_).data = values[lengthscale]
-        with torch.no_grad():
-            K = covariance(kernel, rows[:10]) + ratio * torch.eye(10)
-            A = torch.linalg.inv(K)
-            ones = torch.ones(10, dtype=torch.float64)
-            centre = ones @ A @ targets / (ones @ A @ ones)
-            expected = centre + covariance(kernel, rows[10:], rows[:10]) @ A @ (targets - centre)
-        found = posterior.member_mean[best].squeeze(-1)
-        torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-8)
-
-    def test_group_average(self) -> None:
-        kernel = ScaleKernel(GroupAverageKernel(sliced(center=True), planar_rotations(4)))
-        model = integrate_hyperparameters(make(kernel))
-        turned = PointClouds(CLOUDS.points[NEW].flip(-1) * torch.tensor([-1.0, 1.0]))
-        turned = PointClouds(turned.points, CLOUDS.weights[NEW])
-        torch.testing.assert_close(model.predict(turned), model.predict(CLOUDS[NEW]))
-
     @pytest.mark.parametrize("structure", ["product", "sum", "sum+product"])
     def test_mixed_inputs(self, structure: str) -> None:
         covariates = {"age": torch.rand(40).numpy(), "arm": np.array(["a", "b"] * 20)}
@@ -347,19 +308,8 @@ class TestKernels:
         z = torch.linspace(math.log(low), math.log(high), 402, dtype=torch.float64)
         z = (z[:-1] + z[1:]) / 2 - unit.log()
         covariances = matern(scaled(sliced()) / (2 * z).exp()[:, None, None])
-        mean, std, _ = brute_force(-0.5 * z.square(), covariances)
-        found = model.predict(ROWS[NEW])
-        torch.testing.assert_close(found[0], mean, rtol=0, atol=2e-3 * SPREAD)
-        torch.testing.assert_close(found[1], std, rtol=5e-3, atol=0)
-
-    def test_fixed_parameters_stay(self) -> None:
-        kernel = sliced()
-        kernel.lengthscale = 1.7
-        kernel.raw_lengthscale.requires_grad_(False)
-        model = integrate_hyperparameters(make(ScaleKernel(kernel)))
-        assert model.values == {}
-        assert model.weights.shape == (1, 10)
-        assert model.covar_module.base_kernel.lengthscale.item() == pytest.approx(1.7)
+        expected = brute_force(-0.5 * z.square(), covariances)
+        assert_agrees(model, expected, mean=2e-3, std=5e-3)
 
 
 class TestModel:
@@ -471,14 +421,8 @@ class TestModel:
     def test_copies_and_files(self, tmp_path: Path) -> None:
         model = integrate_hyperparameters(make())
         expected = model.predict(ROWS[NEW])
-        save(model, tmp_path / "a.gp")
-        save(MixtureModel([model]), tmp_path / "b.gp")
-        for other in (
-            copy.deepcopy(model),
-            pickle.loads(pickle.dumps(model)),
-            load(tmp_path / "a.gp"),
-            load(tmp_path / "b.gp").models[0],
-        ):
+        save(MixtureModel([model]), tmp_path / "a.gp")
+        for other in (pickle.loads(pickle.dumps(model)), load(tmp_path / "a.gp").models[0]):
             torch.testing.assert_close(other.predict(ROWS[NEW]), expected, rtol=1e-12, atol=1e-12)
             more = other.condition_on_observations(ROWS[20:22], TARGETS[20:22])
             again = model.condition_on_observations(ROWS[20:22], TARGETS[20:22])
@@ -494,11 +438,7 @@ class TestErrors:
             integrate_hyperparameters(DistributionGP(ROWS[:5], torch.ones(5), sliced()))
 
     def test_models_that_cannot_be_integrated(self) -> None:
-        X = torch.rand(6, 2, generator=torch.Generator().manual_seed(0)).double()
-        other: Any = SingleTaskGP(X, (3 * X[:, :1]).sin().sub(0.4).mul(3))
-        with pytest.raises(TypeError, match="Expected a DistributionGP, got SingleTaskGP"):
-            integrate_hyperparameters(other)
-        with pytest.raises(TypeError, match="got ClassificationGP"):
+        with pytest.raises(TypeError, match="Expected a DistributionGP, got ClassificationGP"):
             integrate_hyperparameters(ClassificationGP(ROWS[:6], ["a", "b"] * 3, sliced()))
         both = torch.stack([TARGETS, TARGETS.sin()], dim=-1)[:T]
         model = DistributionGP(ROWS[:T], both, sliced(batch_shape=S([2])))
@@ -521,15 +461,11 @@ class TestErrors:
             ({"outcome_transform": Log()}, "linear outcome transform, got Log"),
             ({"kernel": fixed(ScaleKernel(sliced()))}, "not fixed, got a fixed outputscale"),
             (
-                {"kernel": ScaleKernel(sliced()) + fixed(ScaleKernel(sliced()))},
-                "fixed kernels.1.outputscale",
-            ),
-            (
                 {"kernel": ScaleKernel(sliced(), outputscale_prior=GammaPrior(2.0, 1.0))},
                 "without a prior, got one of outputscale",
             ),
         ],
-        ids=range(6),
+        ids=range(5),
     )
     def test_parts_that_cannot_be_integrated(self, options: Any, message: str) -> None:
         with pytest.raises(ValueError, match=message):

@@ -16,20 +16,18 @@ from linear_operator.utils.errors import NotPSDError
 from torch import Tensor
 
 from gp_distributions import (
-    ClassificationGP,
     DistributionGP,
     PointClouds,
     ReferenceMeasure,
     SharedKernelGP,
     SinkhornKernel,
+    SlicedWasserstein,
     SlicedWassersteinKernel,
     fit,
 )
 from gp_distributions.fitting import ascent
 from gp_distributions.fitting.lbfgs import Minimum
-from gp_distributions.fitting.marginal_likelihood import _starts
 from gp_distributions.fitting.starts import start_at_medians
-from gp_distributions.kernels import aggregate_kernel
 from gp_distributions.warnings import (
     ConvergenceWarning,
     UndeterminedWarning,
@@ -71,17 +69,13 @@ def test_what_requires_no_gradient_stays(init: Literal["median", "current"]) -> 
     model.likelihood.noise = 1e-3
     kernel = model.covar_module
     kernel.outputscale, kernel.base_kernel.lengthscale = 2.0, 3.0
-    fixed = {
-        "likelihood.noise_covar.raw_noise": model.likelihood.raw_noise,
-        "covar_module.raw_outputscale": kernel.raw_outputscale,
-        "covar_module.base_kernel.raw_lengthscale": kernel.base_kernel.raw_lengthscale,
-    }
-    for parameter in fixed.values():
-        parameter.requires_grad_(False)
-    before = {name: parameter.clone() for name, parameter in fixed.items()}
+    names = [name for name, _ in model.named_parameters() if "mean" not in name]
+    for name in names:
+        model.get_parameter(name).requires_grad_(False)
+    before = {name: model.get_parameter(name).clone() for name in names}
+    assert len(before) == 3
     fit(model, init=init, restarts=3)
-    after = dict(model.named_parameters())
-    assert all(torch.equal(after[name], value) for name, value in before.items())
+    assert all(torch.equal(model.get_parameter(name), value) for name, value in before.items())
 
 
 @pytest.mark.parametrize("outputs", [1, 2])
@@ -124,14 +118,6 @@ def test_goes_on_from_where_it_is() -> None:
     torch.testing.assert_close(
         model.covar_module.base_kernel.lengthscale.detach(), lengthscale, rtol=1e-2, atol=0
     )
-
-
-def test_starts_that_do_not_differ_are_tried_once() -> None:
-    X = PointClouds.unpack(ROWS[:30], dim=2)
-    model = ClassificationGP(X, TARGETS[:30] > TARGETS.median(), aggregate_kernel(X))
-    generator = torch.Generator().manual_seed(0)
-    assert len(list(_starts(model, 2, generator))) == 1
-    assert len(list(_starts(make_model(), 2, generator))) == 3
 
 
 def test_restarts_are_reproducible_and_keep_the_best() -> None:
@@ -202,21 +188,17 @@ def test_bad_arguments() -> None:
 
 
 def test_distances_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = make_model()
-    distance = model.covar_module.base_kernel.distance
-    calls = []
-    represent = type(distance).represent
-    monkeypatch.setattr(
-        type(distance),
-        "represent",
-        lambda self, points, weights: (calls.append(len(points)), represent(self, points, weights))[
-            1
-        ],
-    )
-    fit(model, restarts=1)
-    assert sum(calls) == 30
+    represent, represented = SlicedWasserstein.represent, []
+
+    def counted(self: SlicedWasserstein, points: Tensor, weights: Tensor) -> Tensor:
+        represented.append(len(points))
+        return represent(self, points, weights)
+
+    monkeypatch.setattr(SlicedWasserstein, "represent", counted)
+    model = fit(make_model(), restarts=1)
+    assert sum(represented) == 30
     model.predict(ROWS[30:])
-    assert sum(calls) == 40
+    assert sum(represented) == 40
 
 
 def test_a_bare_gpytorch_model_with_a_composed_kernel() -> None:

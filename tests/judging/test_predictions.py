@@ -54,15 +54,6 @@ def test_mixture_is_that_of_pytorch() -> None:
     assert scores["r2"] == pytest.approx(r2_score(TARGETS, mean.mean(1)))
 
 
-def test_one_column_is_that_of_calibration() -> None:
-    from gp_distributions.judging import coverage, nlpd
-
-    found = NormalPredictions.of(TARGETS[:, 0], MEANS[0, :, 0], STDS[0, :, 0])
-    arguments = TARGETS[:, 0], MEANS[0, :, 0], STDS[0, :, 0]
-    assert -found.log_density.mean().item() == pytest.approx(float(nlpd(*arguments)))
-    assert found.scores()["coverage"] == pytest.approx(float(coverage(*arguments)))
-
-
 def test_parts_are_joined_in_the_order_of_the_targets() -> None:
     (whole, *_) = members()
     order = torch.randperm(T, generator=torch.Generator().manual_seed(1))

@@ -245,9 +245,7 @@ TWO = MixedInputs(one=BAGS, two=BAGS, age=MEANS)
     ("model", "options", "message"),
     [
         (None, {"names": ["a", "b"]}, "Expected 3 names of coordinates of block 'X', got 2"),
-        (None, {"names": {"cells": "abc"}}, r"of the blocks \['X'\], got block 'cells'"),
         (DistributionGP(TWO, MEANS), {"names": ["a"]}, r"by block, .* \['one', 'two'\], got \['a'"),
-        (None, {"repeats": 0}, "repeats"),
         (ClassificationGP(BAGS, ["a", "b"] * 6, kernel()), {}, "got ClassificationGP"),
         (DistributionGP(BAGS[:3], MEANS[:3], kernel()), {}, "at least four objects"),
     ],

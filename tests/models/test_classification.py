@@ -2,8 +2,6 @@
 
 import copy
 import math
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -60,7 +58,7 @@ def make_kernel() -> ScaleKernel:
 
 
 X, Y, _ = make_data(60, seed=0)
-NEW_X, NEW_Y, TRUTH = make_data(400, seed=1)
+NEW_X, _, TRUTH = make_data(400, seed=1)
 
 
 @pytest.fixture
@@ -94,8 +92,7 @@ class TestMarginalLikelihood:
             results.append((value.detach(), [p.grad for p in one.parameters()]))
         (ours, gradients), (theirs, expected) = results
         torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10)
-        for a, b in zip(gradients, expected, strict=True):
-            torch.testing.assert_close(a, b, rtol=1e-8, atol=1e-10)
+        torch.testing.assert_close(gradients, expected, rtol=1e-8, atol=1e-10)
 
     def test_posteriors_are_those_of_dense_covariances(self, model: ClassificationGP) -> None:
         ours, theirs = (one.posterior(NEW_X[:5]) for one in (model, plain(model)))
@@ -159,11 +156,6 @@ class TestProbabilities:
         error = (expected_softmax(mean, std) - softmax.mean(0)).abs()
         assert bool((error < 5 * softmax.std(0) / math.sqrt(len(samples))).all())
 
-    def test_are_softmax_where_nothing_is_uncertain(self) -> None:
-        mean = torch.tensor([[0.0, 1.0, -300.0], [500.0, 499.0, 0.0]], dtype=torch.float64)
-        found = expected_softmax(mean, torch.zeros_like(mean))
-        torch.testing.assert_close(found, mean.softmax(-1), rtol=1e-6, atol=1e-7)
-
     def test_are_calibrated(self) -> None:
         """Held against the probabilities that labels were drawn from, and scikit-learn's classifier."""
         x, y, _ = make_data(200, seed=2)
@@ -192,13 +184,6 @@ class TestProbabilities:
 
 
 class TestConcentration:
-    def test_is_small_where_classes_are_apart(self) -> None:
-        x, y, _ = make_data(60, seed=3, sharpness=200.0)
-        model = fit(ClassificationGP(x, y, make_kernel()), restarts=0)
-        assert model.alpha_epsilon < 0.1
-        with pytest.raises(ValueError, match="at least one concentration"):
-            fit(model, alpha_epsilons=())
-
     @pytest.mark.usefixtures("whole_fits")
     def test_is_that_of_separate_fits(self) -> None:
         """Arcs of three lengths, whose likelihood has several maxima."""
@@ -253,7 +238,7 @@ class TestTemperature:
         torch.testing.assert_close(both[:, 1], model.leave_one_out())
         torch.testing.assert_close(both[:, 0].exp(), left_out.gather(-1, index).squeeze(-1))
 
-    @pytest.mark.parametrize(("num", "sharpness"), [(60, 1.0), (60, 200.0), (20, 200.0)])
+    @pytest.mark.parametrize(("num", "sharpness"), [(60, 1.0), (20, 200.0)])
     def test_is_the_best_under_its_prior(self, num: int, sharpness: float) -> None:
         x, y, _ = make_data(num, seed=3, sharpness=sharpness)
         model = ClassificationGP(x, y, make_kernel())
@@ -275,14 +260,9 @@ class TestTemperature:
     def test_is_in_the_state(self, model: ClassificationGP) -> None:
         model.temperature, model.alpha_epsilon = 0.5, 0.3
         other = ClassificationGP(X, Y, make_kernel())
-        state = model.state_dict()
-        other.load_state_dict(state)
+        other.load_state_dict(model.state_dict())
         assert (other.temperature, other.alpha_epsilon) == (0.5, 0.3)
         assert torch.equal(other.predict_proba(NEW_X[:5]), model.predict_proba(NEW_X[:5]))
-        state["likelihood.temperature"] = torch.tensor(-1.0)
-        with pytest.raises(ValueError, match="temperature > 0"):
-            other.load_state_dict(state)
-        assert ClassificationGP(X, Y, make_kernel(), temperature=0.7).temperature == 0.7
 
     def test_is_chosen_with_the_concentration(self) -> None:
         """Not after it: sharp temperatures can make the best concentration another one."""
@@ -299,16 +279,12 @@ class TestTemperature:
                 assert one.temperature == model.temperature
         assert model.alpha_epsilon == max(scores, key=scores.__getitem__)
 
-    @pytest.mark.parametrize("value", [0.0, -1.0, math.nan, "hot"])
-    def test_must_be_positive(self, model: ClassificationGP, value: Any) -> None:
+    @pytest.mark.parametrize("value", [0.0, math.nan])
+    def test_must_be_positive(self, model: ClassificationGP, value: float) -> None:
         with pytest.raises(ValueError, match="temperature > 0"):
             model.temperature = value
         with pytest.raises(ValueError, match="temperature > 0"):
-            ClassificationGP(X, Y, make_kernel(), temperature=value)
-        with pytest.raises(ValueError, match="temperature > 0"):
             fit(model, temperature=value)
-        with pytest.raises(ValueError, match="temperature > 0"):
-            model.leave_one_out(temperatures=[1.0, value])
         assert model.temperature == 1.0
 
 
@@ -320,11 +296,15 @@ class TestLabels:
             list(Y),
             np.searchsorted(NAMES, Y) - 7,
             torch.as_tensor(np.searchsorted(NAMES, Y) == 1),
+            pd.Series(Y),
+            pd.Categorical(Y),
+            Y.astype(object),
         ],
-        ids=["strings", "list", "integers", "booleans"],
+        ids=["strings", "list", "integers", "booleans", "series", "categories", "objects"],
     )
     def test_of_any_kind_are_returned(self, labels: object) -> None:
         expected = np.asarray(labels)
+        expected = expected.astype(str) if expected.dtype == object else expected
         model = ClassificationGP(X, labels, make_kernel())
         np.testing.assert_array_equal(model.classes_, np.unique(expected))
         predicted = model.predict(X)
@@ -332,12 +312,6 @@ class TestLabels:
         assert (predicted == expected).mean() > 0.7
         ridge = KernelRidgeClassifier(X, labels, make_kernel(), ridge=1e-3)
         assert (ridge.predict(X) == expected).mean() > 0.7
-
-    @pytest.mark.parametrize("read", [pd.Series, pd.Categorical, lambda y: y.astype(object)])
-    def test_strings_of_data_frames_are_plain_strings(self, read: Callable[[Any], object]) -> None:
-        model = ClassificationGP(X, read(Y), make_kernel())
-        assert model.classes_.dtype == NAMES.dtype
-        assert (model.predict(X) == Y).mean() > 0.7
 
     @pytest.mark.parametrize("missing", [None, np.nan, pd.NA])
     def test_missing_labels_are_named(self, missing: object) -> None:
@@ -353,14 +327,8 @@ class TestLabels:
             ClassificationGP(X, Y[1:], make_kernel())
         with pytest.raises(ValueError, match="at least two classes, got"):
             ClassificationGP(X, ["a"] * 60, make_kernel())
-        broken = np.searchsorted(NAMES, Y).astype(float)
-        broken[4] = np.nan
-        with pytest.raises(ValueError, match="cloud 4 is nan"):
-            KernelRidgeClassifier(X, broken, make_kernel(), ridge=1.0)
-        with pytest.raises(ValueError, match="ridge > 0"):
-            KernelRidgeClassifier(X, Y, make_kernel(), ridge=0.0)
-        with pytest.raises(ValueError, match="batch_size: expected an integer >= 1"):
-            ClassificationGP(X, Y, make_kernel()).predict_proba(X, batch_size=0)
+        with pytest.raises(ValueError, match="at least one concentration"):
+            fit(ClassificationGP(X, Y, make_kernel()), alpha_epsilons=())
 
     def test_rows_may_be_wider(self, model: ClassificationGP) -> None:
         expected = model.predict_proba(NEW_X[:3])
@@ -389,19 +357,7 @@ class TestKernelRidge:
         torch.testing.assert_close(ridge.scores(test.pack(atoms=atoms)), at_training_width)
 
 
-def test_on_devices(device: torch.device) -> None:
-    clouds, new = X.pack().to(device), NEW_X[:5].pack().to(device)
-    model = ClassificationGP(clouds, Y, make_kernel().to(device)).to(device)
-    assert fit(model, restarts=0).predict_proba(new).device.type == device.type
-    assert len(model.predict(new)) == 5
-    ridge = KernelRidgeClassifier(clouds, Y, make_kernel().to(device), ridge=1e-3)
-    assert len(ridge.predict(new)) == 5
-
-
 def test_further_labels_are_refused() -> None:
     model = ClassificationGP(X[:50], Y[:50])
     with pytest.raises(UnsupportedError, match="Make it anew with all clouds and labels"):
         model.condition_on_observations(X[50:], Y[50:])
-    again = ClassificationGP(X, Y)
-    again.load_state_dict(model.state_dict())
-    assert set(again.predict(NEW_X[:20])) <= set(NAMES)

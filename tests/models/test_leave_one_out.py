@@ -85,8 +85,7 @@ def test_agrees_with_the_sparse_model_on_all_clouds() -> None:
     kernel = mixed_kernel(X)
     exact = DistributionGP(X, ONE, kernel)
     sparse = SparseDistributionGP(X, ONE, kernel)
-    for a, b in zip(exact.leave_one_out(), sparse.leave_one_out(), strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(exact.leave_one_out(), sparse.leave_one_out(), rtol=1e-5, atol=1e-5)
 
 
 def test_little_noise() -> None:
@@ -112,15 +111,6 @@ def test_noise_that_is_lost_in_rounding_errors_is_refused() -> None:
     )
     with pytest.raises(ValueError, match=r"^Cloud 5: .*noise variance.*rounding errors.*got 1e-16"):
         model.leave_one_out()
-
-
-def test_changes_nothing_and_follows_hyperparameters() -> None:
-    model = DistributionGP(ROWS, ONE, make_kernel()).eval()
-    before = model.predict(ROWS)
-    first = model.leave_one_out()
-    torch.testing.assert_close(model.predict(ROWS), before, rtol=0, atol=0)
-    model.likelihood.noise = 0.3
-    assert not torch.allclose(model.leave_one_out()[0], first[0])
 
 
 def test_predictions_that_are_not_normal_are_refused() -> None:

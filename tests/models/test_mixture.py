@@ -1,14 +1,11 @@
 """Mixtures of models: laws of total mean and variance, quantiles, samples, and what BoTorch asks."""
 
-import copy
 import math
-import pickle
 
 import numpy as np
 import pytest
 import torch
 from botorch.acquisition import (
-    LogExpectedImprovement,
     qKnowledgeGradient,
 )
 from botorch.models import KroneckerMultiTaskGP, SingleTaskGP
@@ -74,8 +71,7 @@ class TestMoments:
         )
         mean = sum(w * m for w, m in zip(WEIGHTS, means, strict=True))
         second = sum(w * (m**2 + s**2) for w, m, s in zip(WEIGHTS, means, stds, strict=True))
-        torch.testing.assert_close(found[0], mean)
-        torch.testing.assert_close(found[1], (second - mean**2).sqrt())
+        torch.testing.assert_close(found, (mean, (second - mean**2).sqrt()))
         posterior = model.posterior(ROWS[20:], observation_noise=noise)
         torch.testing.assert_close(posterior.mean.squeeze(-1), found[0])
         torch.testing.assert_close(posterior.variance.squeeze(-1).sqrt(), found[1])
@@ -92,8 +88,7 @@ class TestMoments:
         weights = torch.tensor([[0.25], [0.5], [0.25]]).double()
         mean = (weights * means).sum(0)
         second = (weights * (stds.square() + means.square())).sum(0)
-        torch.testing.assert_close(found[0], mean)
-        torch.testing.assert_close(found[1], (second - mean.square()).sqrt())
+        torch.testing.assert_close(found, (mean, (second - mean.square()).sqrt()))
 
     def test_leave_one_out_needs_the_same_clouds(self) -> None:
         fewer = DistributionGP(CLOUDS[:5], TARGETS[:5])
@@ -105,9 +100,6 @@ class TestMoments:
             model = MixtureModel([unused, first, first, other], [0, 1, 1, 1])
             with pytest.raises(ValueError, match=r"same order, but .* of members 1 and 3 differ"):
                 model.leave_one_out()
-        turned = SparseDistributionGP(CLOUDS[:10][::-1], TARGETS[:10].flip(0), num_inducing=5)
-        with pytest.raises(ValueError, match="in the same order"):
-            MixtureModel([first, turned]).leave_one_out()
         with pytest.raises(TypeError, match=r"models of this package, .* got SingleTaskGP"):
             MixtureModel([other_model()]).leave_one_out()
 
@@ -128,15 +120,6 @@ class TestMoments:
             torch.testing.assert_close(
                 mean, (first.leave_one_out()[0] + view.leave_one_out()[0]) / 2, rtol=1e-6, atol=0
             )
-
-    def test_one_model_is_itself(self) -> None:
-        one = members()[0]
-        found = MixtureModel([one]).posterior(ROWS[20:])
-        expected = one.posterior(ROWS[20:])
-        torch.testing.assert_close(found.mean, expected.mean)
-        torch.testing.assert_close(found.variance, expected.variance)
-        level = torch.tensor(0.1, dtype=torch.float64)
-        torch.testing.assert_close(found.quantile(level), expected.quantile(level))
 
     def test_mixtures_of_mixtures(self) -> None:
         a, b, c = members()
@@ -177,9 +160,8 @@ class TestMoments:
         assert mean.shape == (10, 2)
         for output in range(2):
             part = model.subset_output([output])
-            found = part.predict(ROWS[20:])
-            torch.testing.assert_close(found[0], mean[:, [output]])
-            torch.testing.assert_close(found[1], std[:, [output]])
+            expected = mean[:, [output]], std[:, [output]]
+            torch.testing.assert_close(part.predict(ROWS[20:]), expected)
             by_index = model.posterior(ROWS[20:], output_indices=[output], observation_noise=True)
             torch.testing.assert_close(by_index.mean, mean[:, [output]])
 
@@ -290,16 +272,6 @@ class TestSamples:
 
 
 class TestBoTorch:
-    def test_analytic_improvement_is_that_of_a_normal_with_the_moments(self) -> None:
-        model = MixtureModel(members(), WEIGHTS)
-        X = ROWS[20:21]
-        posterior = model.posterior(X)
-        mean, std = posterior.mean.item(), posterior.variance.sqrt().item()
-        best = mean + std
-        expected = std * (stats.norm.pdf(1) - stats.norm.sf(1))
-        found = LogExpectedImprovement(model, best)(X.unsqueeze(0)).exp().item()
-        assert found == pytest.approx(expected, rel=1e-6)
-
     def test_conditioning_and_fantasies(self) -> None:
         plain = [one for one in members() if isinstance(one, DistributionGP)]
         model = MixtureModel(plain, [0.25, 0.75])
@@ -308,24 +280,12 @@ class TestBoTorch:
         torch.testing.assert_close(
             more.predict(ROWS[22:])[0], MixtureModel(expected, [0.25, 0.75]).predict(ROWS[22:])[0]
         )
-        fantasies = model.fantasize(ROWS[20:22].unsqueeze(0), SobolQMCNormalSampler(S([3]), seed=0))
-        posterior = fantasies.posterior(ROWS[22:24].unsqueeze(0))
-        assert posterior.mean.shape == (3, 1, 2, 1)
-        assert posterior.rsample(S([5])).shape == (5, 3, 1, 2, 1)
         gradient = qKnowledgeGradient(model, num_fantasies=2)
         assert gradient(ROWS[20:23].expand(2, -1, -1)).shape == (2,)
 
 
 class TestInputs:
-    def test_models_without_weight_are_not_evaluated(self) -> None:
-        broken = members()[1]
-        broken.posterior = broken.predict = None  # type: ignore[assignment]
-        model = MixtureModel([members()[0], broken], [1.0, 0.0])
-        expected = members()[0].predict(ROWS[20:])
-        torch.testing.assert_close(model.predict(ROWS[20:]), expected)
-        assert model.posterior(ROWS[20:]).mean.shape == (10, 1)
-
-    @pytest.mark.parametrize("weights", [[1.0], [-1.0, 2.0], [0.0, 0.0], [math.nan, 1.0], [[1, 1]]])
+    @pytest.mark.parametrize("weights", [[1.0], [-1.0, 2.0], [0.0, 0.0], [math.nan, 1.0]])
     def test_weights_that_cannot_be(self, weights: list[float]) -> None:
         with pytest.raises(ValueError, match="weight"):
             MixtureModel(members()[:2], weights)
@@ -333,8 +293,6 @@ class TestInputs:
     def test_members_that_cannot_be(self) -> None:
         with pytest.raises(ValueError, match="at least one model"):
             MixtureModel([])
-        with pytest.raises(TypeError, match="BoTorch models, got str"):
-            MixtureModel(["a"])  # type: ignore[list-item]
         with pytest.raises(TypeError, match="predict_proba"):
             MixtureModel([ClassificationGP(ROWS[:6], ["a", "b"] * 3, sliced())])
         both = DistributionGP(ROWS[:20], OUTPUTS[:20], sliced(batch_shape=S([2])))
@@ -349,11 +307,3 @@ class TestInputs:
         posterior = MixtureModel(members()).posterior(ROWS[20:])
         with pytest.raises(ValueError, match="levels"):
             posterior.quantile(torch.tensor([0.5, level]))
-
-
-class TestState:
-    def test_copies_predict_the_same(self) -> None:
-        model = MixtureModel(members(), WEIGHTS)
-        expected = model.predict(ROWS[20:])
-        for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
-            torch.testing.assert_close(other.predict(ROWS[20:]), expected, rtol=0, atol=0)

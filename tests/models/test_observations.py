@@ -70,8 +70,6 @@ def test_kinds_of_targets(name: str) -> None:
         (pd.Series([0.0, np.inf], index=NAMES[8:]), r"cloud 1 \(named 'j'\) is \[inf\]"),
         (pd.Series([0.0, 1.0], index=["j", "i"]), "targets in the order of the clouds"),
         ([0.0], r"a target for each of 2 clouds and 1 outputs, got Y of shape \(1,\)"),
-        ([[0.0, 1.0]], r"got Y of shape \(1, 2\)"),
-        (["a", "b"], r"expected real numbers, got 'a' at \(0,\)"),
     ],
 )
 def test_wrong_targets(name: str, targets: Any, message: str) -> None:
@@ -92,8 +90,6 @@ def test_an_axis_of_outputs_is_expected_where_the_model_has_one() -> None:
     [
         ([0.1, float("nan")], r"positive noise variances, but that of cloud 1 is \[nan\]"),
         ([0.0, 0.1], r"that of cloud 0 is \[0.0\]"),
-        ([0.1, -0.1], r"that of cloud 1 is \[-0.1\]"),
-        ([0.1, float("inf")], r"that of cloud 1 is \[inf\]"),
         ([0.1], r"a noise variance for each of 2 clouds .* got noise of shape \(1,\)"),
         (pd.Series([0.1, 0.2], index=["j", "i"]), "noise variances in the order of the clouds"),
     ],
@@ -104,10 +100,8 @@ def test_wrong_noise(name: str, noise: Any, message: str) -> None:
 
 
 @pytest.mark.parametrize("name", KNOWN)
-@pytest.mark.parametrize("number", [1, 2])
-def test_kinds_of_noise(name: str, number: int) -> None:
-    model = made(name)
-    X, Y, noise = CLOUDS[8 : 8 + number], TARGETS[8 : 8 + number], [0.5, 0.3][:number]
+def test_kinds_of_noise(name: str) -> None:
+    model, X, Y, noise = made(name), CLOUDS[8:], TARGETS[8:], [0.5, 0.3]
     column = torch.tensor(noise, dtype=torch.float64).unsqueeze(-1)
     expected = model.condition_on_observations(X, Y.unsqueeze(-1), noise=column).predict(CLOUDS)
     for given in (noise, np.array(noise), column.squeeze(-1), column):

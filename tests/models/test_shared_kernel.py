@@ -1,8 +1,6 @@
 """Several outputs with one kernel: independent GPs with shared hyperparameters, at the cost of one."""
 
 import copy
-from collections.abc import Iterator
-from unittest import mock
 
 import pytest
 import torch
@@ -99,29 +97,6 @@ def test_posteriors_are_those_of_independent_models(noise: bool) -> None:
             torch.testing.assert_close(actual[:, output], wanted, **EXACT)
 
 
-@pytest.fixture
-def factorised() -> Iterator[list[torch.Size]]:
-    """The shapes of all matrices that are factorised."""
-    shapes: list[torch.Size] = []
-    cholesky = torch.linalg.cholesky_ex
-
-    def record(matrix: Tensor, *args: object, **kwargs: object) -> object:
-        shapes.append(matrix.shape)
-        return cholesky(matrix, *args, **kwargs)
-
-    with mock.patch("torch.linalg.cholesky_ex", record):
-        yield shapes
-
-
-def test_one_matrix_is_factorised(factorised: list[torch.Size]) -> None:
-    model = make_model()
-    likelihood_and_gradient(model)
-    assert [shape.numel() for shape in factorised] == [30 * 30]
-    factorised.clear()
-    model.predict(ROWS[30:])
-    assert sum(shape.numel() for shape in factorised if shape[-1] == 30) <= 2 * 30 * 30
-
-
 def test_fit_maximises_the_sum_over_outputs() -> None:
     model = fit(make_model())
     values, gradients = likelihood_and_gradient(model)
@@ -130,7 +105,7 @@ def test_fit_maximises_the_sum_over_outputs() -> None:
     assert model.num_outputs == 3
 
 
-def test_conditioning_and_fantasies() -> None:
+def test_conditioning() -> None:
     model = make_model()
     conditioned = model.condition_on_observations(ROWS[30:33], TARGETS[30:33])
     posterior = conditioned.posterior(ROWS[33:])
@@ -142,9 +117,6 @@ def test_conditioning_and_fantasies() -> None:
         )
         torch.testing.assert_close(posterior.mean[:, output], expected.mean[:, 0], **EXACT)
         torch.testing.assert_close(posterior.variance[:, output], expected.variance[:, 0], **EXACT)
-    sampler = SobolQMCNormalSampler(torch.Size([4]), seed=0)
-    fantasies = model.fantasize(ROWS[30:32], sampler)
-    assert fantasies.posterior(ROWS[33:]).variance.shape == (4, 7, 3)
 
 
 def test_subsets_of_outputs() -> None:

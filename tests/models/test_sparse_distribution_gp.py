@@ -2,12 +2,9 @@
 
 import copy
 import itertools
-import pickle
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from botorch.models.transforms.outcome import Standardize
@@ -104,12 +101,11 @@ class TestExactness:
         sparse, exact = make_sparse(**OPTIONS[name]), make_exact(**OPTIONS[name])
         torch.testing.assert_close(sparse.bound(), log_likelihood(exact), rtol=0, atol=1e-5)
 
-    @pytest.mark.parametrize("outputs", [2, 3])
-    def test_known_noise_of_several_outputs(self, outputs: int) -> None:
-        targets = SEVERAL[:60, :outputs]
+    def test_known_noise_of_several_outputs(self) -> None:
+        targets = SEVERAL[:60]
         variances = 0.01 * targets.square() + 0.01
         sparse = SparseDistributionGP(ROWS[:60], targets, make_kernel(), train_Yvar=variances)
-        for output in range(outputs):
+        for output in range(3):
             exact = DistributionGP(
                 ROWS[:60], targets[:, output], make_kernel(), train_Yvar=variances[:, output]
             )
@@ -179,8 +175,8 @@ class TestApproximation:
         torch.testing.assert_close(model.bound(), bound)
         scale, centre = model.outcome_transform.stdvs, model.outcome_transform.means
         found = model.predict(NEW, observation_noise=False)
-        torch.testing.assert_close(found[0], (scale * mean + centre).squeeze())
-        torch.testing.assert_close(found[1], (scale * variance.sqrt()).squeeze())
+        expected = (scale * mean + centre).squeeze(), (scale * variance.sqrt()).squeeze()
+        torch.testing.assert_close(found, expected)
 
     def test_bound_is_below_the_likelihood_and_grows(self) -> None:
         exact = log_likelihood(make_exact())
@@ -218,40 +214,20 @@ class Parts:
 
 
 class TestPieces:
-    def test_empty_pieces_add_nothing(self) -> None:
-        models = [
-            set_values(
-                SparseDistributionGP(Parts(*starts), covar_module=make_kernel(), num_inducing=20)
-            )
-            for starts in ((0, 20, 60), (0, 0, 20, 20, 60, 60))
-        ]
-        for name in ("summed", "leave_one_out"):
-            expected, found = (getattr(model, name)() for model in models)
-            if name == "summed":
-                assert torch.equal(found.sums.gram, expected.sums.gram)
-                assert found.sums.count == expected.sums.count == 60
-            else:
-                assert all(map(torch.equal, found, expected))
-
-    def test_known_variances_are_checked_where_they_are_read(self) -> None:
-        def model(variances: Any) -> SparseDistributionGP:
-            data = Parts(0, 40, 70, variances=variances)
+    def test_targets_and_known_variances_are_checked_where_they_are_read(self) -> None:
+        def model(variances: Any, targets: Tensor = TARGETS) -> SparseDistributionGP:
+            data = Parts(0, 40, 70, targets=targets, variances=variances)
             return SparseDistributionGP(data, covar_module=make_kernel(), num_inducing=20)
 
         given = torch.linspace(0.1, 0.2, 70).double()
         expected = model(given.unsqueeze(-1)).predict(NEW)
         assert all(map(torch.equal, model(given.numpy()).predict(NEW), expected))
+        nothing = torch.where(torch.arange(70) == 65, torch.nan, TARGETS)
+        with pytest.raises(ValueError, match=r"piece 1: Expected finite targets, .*cloud 25"):
+            model(given, nothing).predict(NEW)
         given[65] = 0.0
         with pytest.raises(ValueError, match=r"piece 1: Expected positive variances, .*cloud 25"):
             model(given).predict(NEW)
-
-    def test_errors_name_the_piece(self) -> None:
-        targets = TARGETS.clone()
-        targets[65] = torch.nan
-        data = Parts(0, 40, 70, targets=targets)
-        model = SparseDistributionGP(data, covar_module=make_kernel(), num_inducing=20)
-        with pytest.raises(ValueError, match=r"piece 1: Expected finite targets, .*cloud 25"):
-            model.predict(NEW)
 
     @pytest.mark.parametrize("size", [7, 30, 60])
     def test_any_number_of_pieces(self, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,13 +235,8 @@ class TestPieces:
         predicted, expected_bound = model.predict(NEW), model.bound()
         monkeypatch.setattr("gp_distributions.measures.training_data._PIECE", size)
         assert len(other.training_data().pieces) == -(-60 // size)
-        for found, expected in zip(other.predict(NEW), predicted, strict=True):
-            torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+        torch.testing.assert_close(other.predict(NEW), predicted, rtol=1e-10, atol=1e-10)
         torch.testing.assert_close(other.bound(), expected_bound, rtol=1e-10, atol=1e-10)
-
-
-def lengthscale(kernel: Any) -> Tensor:
-    return kernel.lengthscale
 
 
 class TestHyperparameters:
@@ -290,8 +261,7 @@ class TestHyperparameters:
         other = SparseDistributionGP(ROWS[:60], TARGETS[:60], num_inducing=20, **kernel)
         set_values(other)
         assert not torch.equal(model.predict(NEW)[0], before)
-        for found, expected in zip(model.predict(NEW), other.predict(NEW), strict=True):
-            assert torch.equal(found, expected)
+        assert all(map(torch.equal, model.predict(NEW), other.predict(NEW)))
 
     def test_predictions_change_nothing(self) -> None:
         model = make_sparse(num_inducing=20)
@@ -300,18 +270,7 @@ class TestHyperparameters:
         model.predict(ROWS[:5])
         model.posterior(NEW.unsqueeze(-2)).mean.sum()
         model.leave_one_out()
-        for found, wanted in zip(model.predict(NEW), expected, strict=True):
-            assert torch.equal(found, wanted)
-
-    @pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
-    def test_copies_predict_the_same(self, duplicate: Any) -> None:
-        model = make_sparse(SEVERAL, num_inducing=20)
-        expected = model.predict(NEW)
-        other = duplicate(model)
-        for found, wanted in zip(other.predict(NEW), expected, strict=True):
-            assert torch.equal(found, wanted)
-        other.likelihood.noise = 0.1
-        assert torch.equal(model.predict(NEW)[0], expected[0])
+        assert all(map(torch.equal, model.predict(NEW), expected))
 
 
 class TestBoTorch:
@@ -334,13 +293,8 @@ class TestBoTorch:
     def test_subset_of_outputs(self) -> None:
         model = make_sparse(SEVERAL, num_inducing=20)
         mean, std = model.predict(NEW)
-        for outputs in ([2], [2, 0]):
-            part = model.subset_output(outputs)
-            assert part.num_outputs == len(outputs)
-            torch.testing.assert_close(part.predict(NEW)[0], mean[:, outputs])
-            torch.testing.assert_close(part.predict(NEW)[1], std[:, outputs])
-        posterior = model.posterior(NEW, output_indices=[1])
-        torch.testing.assert_close(posterior.mean.squeeze(-1), mean[:, 1])
+        found = model.subset_output([2, 0]).predict(NEW)
+        torch.testing.assert_close(found, (mean[:, [2, 0]], std[:, [2, 0]]))
         with pytest.raises(ValueError, match="with its training data"):
             model.subset_output([0]).leave_one_out()
 
@@ -386,13 +340,7 @@ class TestInputs:
             ({"train_Y": None}, "Expected train_Y"),
             ({"train_Y": TARGETS[:59]}, r"one target for each of \(60,\) clouds"),
             ({"train_X": ROWS[:60].unsqueeze(0)}, "without a batch axis"),
-            ({"num_inducing": 0}, "num_inducing"),
             ({"sampling_noise": True, "train_Yvar": TARGETS[:60]}, "at most one of"),
-            ({"sampling_noise": "yes"}, "sampling_noise to be"),
-            (
-                {"covar_module": ScaleKernel(make_kernel(), batch_shape=torch.Size([2]))},
-                "one kernel",
-            ),
             ({"covar_module": None}, "covar_module is needed"),
         ]
         for options, message in cases:
@@ -403,60 +351,20 @@ class TestInputs:
             make_sparse(SEVERAL, likelihood=GaussianLikelihood(batch_shape=torch.Size([3])))
         with pytest.raises(TypeError, match="GaussianLikelihood"):
             make_sparse(likelihood=FixedNoiseGaussianLikelihood(torch.ones(60)))
-        with pytest.raises(TypeError, match="PointClouds"):
-            SparseDistributionGP([np.zeros((3, 2))], [1.0], make_kernel())  # type: ignore[arg-type]
-        broken = TARGETS[:60].clone()
-        broken[7] = torch.nan
-        with pytest.raises(ValueError, match="cloud 7"):
-            make_sparse(broken)
-        with pytest.raises(ValueError, match="batch_size"):
-            make_sparse().predict(NEW, batch_size=0)
-
-    def test_on_device(self, device: torch.device) -> None:
-        expected = make_sparse(num_inducing=20).predict(NEW)
-        model = SparseDistributionGP(
-            ROWS[:60].to(device), TARGETS[:60].to(device), make_kernel(), num_inducing=20
-        )
-        found = set_values(model).predict(NEW.to(device))
-        assert found[0].device.type == device.type
-        torch.testing.assert_close(found[0].cpu(), expected[0], rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("offset", [0.0, 50.0])
-def test_features_in_single_precision_err_within_their_bounds(offset: float) -> None:
+def test_predictions_in_single_precision_are_close(offset: float, tmp_path: Path) -> None:
     rows = PointClouds(BAGS.points + offset, BAGS.weights).pack()
-    kernel = make_kernel()
-    exact, single = (
-        SparseDistributionGP(
-            rows[:60], TARGETS[:60], kernel, num_inducing=25, feature_dtype=dtype
-        ).choose_features()
-        for dtype in (torch.float64, torch.float32)
-    )
-    assert torch.equal(exact.rows, single.rows)
-    assert single(rows).dtype == torch.float64
-    distance = kernel.base_kernel.distance
-    norms = distance.embed(rows).norm(dim=-1)
-    bounds = 1e-5 * (norms.unsqueeze(-1) + norms[:25]).square()
-    halves = rows.float(), rows[:25].float()
-    errors = (distance.squared(*halves).double() - distance.squared(rows, rows[:25])).abs()
-    assert bool((errors <= bounds).all())
-    assert float(errors.max()) > 1e-9
-    # With the same factor, phi differs by at most the error of the covariances over the root of the
-    # smallest eigenvalue.
-    same = replace(single, dtype=torch.float64)
-    with torch.no_grad():
-        error = (single(rows) - same(rows)).norm(dim=-1)
-        wrong = ((single(rows) - same(rows)) @ single.factor.mT).abs().max()
-        level = float(kernel.outputscale)
-    assert 0 < error.max() <= wrong * (25 / (1e-7 * level)) ** 0.5
-
-
-def test_predictions_in_single_precision_are_close(tmp_path: Path) -> None:
     double, single = (
-        make_sparse(num_inducing=25, feature_dtype=dtype)
+        set_values(
+            SparseDistributionGP(
+                rows[:60], TARGETS[:60], make_kernel(), num_inducing=25, feature_dtype=dtype
+            )
+        )
         for dtype in (torch.float64, torch.float32)
     )
-    (mean, std), (expected, scale) = single.predict(NEW), double.predict(NEW)
+    (mean, std), (expected, scale) = single.predict(rows[60:]), double.predict(rows[60:])
     assert mean.dtype == torch.float64
     assert not torch.equal(mean, expected)
     torch.testing.assert_close(mean, expected, rtol=0, atol=1e-3 * float(scale.min()))
@@ -464,7 +372,7 @@ def test_predictions_in_single_precision_are_close(tmp_path: Path) -> None:
     save(single, tmp_path / "model")
     loaded = load(tmp_path / "model")
     assert loaded.feature_dtype == torch.float32
-    assert all(map(torch.equal, loaded.predict(NEW), (mean, std)))
+    assert all(map(torch.equal, loaded.predict(rows[60:]), (mean, std)))
     assert single.subset_output([0]).feature_dtype == torch.float32
     with pytest.raises(ValueError, match=r"Expected feature_dtype .* got torch.float16"):
         make_sparse(feature_dtype=torch.float16)

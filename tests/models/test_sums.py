@@ -9,7 +9,7 @@ import torch
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from torch import Tensor
 
-from gp_distributions import AggregateGP, Gaussians, PointClouds, SparseAggregateGP, fit, load, save
+from gp_distributions import AggregateGP, PointClouds, SparseAggregateGP, fit, load, save
 from gp_distributions.kernels import ExpectedKernel
 from gp_distributions.models.collapsed import ExplicitFeatures
 from gp_distributions.numerics.embedding_kernels import point_covariances
@@ -181,8 +181,7 @@ def test_files_keep_kinds_and_masses(make: Any, tmp_path: Path) -> None:
     save(model, tmp_path / "model")
     again = load(tmp_path / "model")
     assert again.aggregate == "sum"
-    for one, two in zip(model.predict(X[:3]), again.predict(X[:3]), strict=True):
-        assert torch.equal(one, two)
+    assert all(map(torch.equal, model.predict(X[:3]), again.predict(X[:3])))
     with pytest.raises(ValueError, match="got 'N' in atom 0"):
         again.predict(PointClouds([[[0.0, 0.0]]], kinds=[["N"]]))
 
@@ -197,20 +196,10 @@ def test_means_with_kinds() -> None:
 
 def test_arguments() -> None:
     X, y = molecules(6)
-    with pytest.raises(TypeError, match="Expected PointClouds as train_X"):
-        AggregateGP(
-            Gaussians(torch.zeros(2, 1).double(), torch.ones(2, 1, 1).double()),
-            [0.0, 1.0],
-            aggregate="sum",
-        )
     with pytest.raises(ValueError, match='kinds to be "independent" or "correlated"'):
         made(X, y, kinds="other")
     with pytest.raises(ValueError, match='aggregate to be "mean" or "sum"'):
         SparseAggregateGP(X, y, aggregate="draw")  # type: ignore[arg-type]
-    with pytest.raises(
-        ValueError, match=r"Bag 1: expected finite weights >= 0, got -1\.0 in atom 0"
-    ):
-        PointClouds.from_list([[[0.0]], [[1.0]]], [[1.0], [-1.0]])
     with pytest.raises(ValueError, match="Expected clouds of dimension 3"):
         made(X, y).predict(PointClouds(X.positions, X.masses))
     # A kernel without random features has pairs.

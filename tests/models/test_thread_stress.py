@@ -10,74 +10,18 @@ from typing import Any
 
 import pytest
 import torch
-from cases import as_rows, random_clouds
+from cases import MODELS, NEW_ROWS, as_rows, random_clouds
 from library_settings import settings
 from torch import Tensor
 
-from gp_distributions import (
-    ClassificationGP,
-    DistributionGP,
-    MixtureModel,
-    MMDKernel,
-    NormalizeClouds,
-    PointClouds,
-    SharedKernelGP,
-    SlicedWassersteinKernel,
-    SparseClassificationGP,
-    SparseDistributionGP,
-    fit,
-    integrate_hyperparameters,
-    load,
-    save,
-)
-from gp_distributions.models import KernelRidgeClassifier, MixtureClassifier
+from gp_distributions import SparseDistributionGP, fit, load, save
 
 THREADS = 4
-CLOUDS = random_clouds(24, sizes=(3, 8))
-TRAIN, NEW = as_rows(CLOUDS[:16]), as_rows(CLOUDS[16:])
 WIDE = as_rows(random_clouds(3, seed=1, sizes=(12, 16)))
-TARGETS = torch.stack([points.square().sum() for points, _ in CLOUDS])[:16]
-OUTPUTS = torch.stack([TARGETS, TARGETS.sqrt()], dim=-1)
-LABELS = (TARGETS.median() < TARGETS).long()
 
 
-def kernel(**options: Any) -> SlicedWassersteinKernel:
-    return SlicedWassersteinKernel(2, num_slices=6, num_quantiles=8, **options)
-
-
-def normalised() -> DistributionGP:
-    transform = NormalizeClouds.from_data(PointClouds.unpack(TRAIN, 2))
-    return DistributionGP(TRAIN, TARGETS, kernel(), input_transform=transform)
-
-
-def exact(**options: Any) -> DistributionGP:
-    return DistributionGP(TRAIN, TARGETS, kernel(), **options)
-
-
-def classifier() -> ClassificationGP:
-    return ClassificationGP(TRAIN, LABELS, kernel())
-
-
-MODELS: dict[str, Callable[[], Any]] = {
-    "exact": exact,
-    "normalised": normalised,
-    "sampling noise": lambda: exact(sampling_noise=True),
-    "known noise": lambda: exact(train_Yvar=torch.full_like(TARGETS, 0.1)),
-    "sum": lambda: DistributionGP(TRAIN, TARGETS, kernel() + MMDKernel(2, bandwidth=1.0)),
-    "outputs": lambda: DistributionGP(TRAIN, OUTPUTS, kernel(batch_shape=torch.Size([2]))),
-    "shared": lambda: SharedKernelGP(TRAIN, OUTPUTS, kernel()),
-    "sparse": lambda: SparseDistributionGP(TRAIN, TARGETS, kernel(), num_inducing=8),
-    "mixture": lambda: MixtureModel([exact(), normalised()], [0.3, 0.7]),
-    "integrated": lambda: integrate_hyperparameters(exact()),
-    "classes": classifier,
-    "sparse classes": lambda: SparseClassificationGP(TRAIN, LABELS, kernel(), num_inducing=8),
-    "mixture of classes": lambda: MixtureClassifier([classifier(), classifier()], [0.4, 0.6]),
-    "kernel ridge": lambda: KernelRidgeClassifier(TRAIN, LABELS, kernel(), ridge=1e-3),
-}
-
-
-def samples(model: Any, rows: Tensor, noise: bool) -> Tensor:
-    posterior = model.posterior(rows, observation_noise=noise)
+def samples(model: Any, rows: Tensor) -> Tensor:
+    posterior = model.posterior(rows)
     shape = posterior.base_sample_shape
     base = torch.linspace(-1, 1, 2 * shape.numel(), dtype=torch.float64).reshape(2, *shape)
     return posterior.rsample_from_base_samples(torch.Size([2]), base)
@@ -96,33 +40,23 @@ def saved(model: Any, path: Path) -> tuple[bytes]:
     return (b"".join(value.numpy().tobytes() for value in load(path).state_dict().values()),)
 
 
-UNCONDITIONED = ClassificationGP, MixtureClassifier, SparseDistributionGP
 Task = Callable[[Path], tuple[Any, ...]]
 
 
 def tasks(model: Any) -> dict[str, Task]:
     """All that a model does, each for several inputs, by name."""
     found: dict[str, Task] = {}
-    for name, rows in {"new": NEW, "wide": WIDE}.items():
-        if hasattr(model, "scores"):
-            found[f"scores {name}"] = lambda _, rows=rows: (model.scores(rows),)
-        elif hasattr(model, "predict_proba"):
-            found[f"predict {name}"] = lambda _, rows=rows: (model.predict_proba(rows),)
-        else:
-            for noise in (True, False):
-                found[f"predict {name} {noise}"] = lambda _, rows=rows, noise=noise: model.predict(
-                    rows, observation_noise=noise
-                )
-            noise = name == "wide"
-            found[f"sample {name}"] = lambda _, rows=rows, noise=noise: (
-                samples(model, rows, noise),
-            )
-    if hasattr(model, "posterior") and not isinstance(model, UNCONDITIONED):
+    regression = hasattr(model, "posterior") and not hasattr(model, "predict_proba")
+    names = ("scores", "predict_proba", "predict")
+    predict = next(getattr(model, name) for name in names if hasattr(model, name))
+    for name, rows in {"new": NEW_ROWS, "wide": WIDE}.items():
+        found[f"predict {name}"] = lambda _, rows=rows: _as_tuple(predict(rows))
+        if regression:
+            found[f"sample {name}"] = lambda _, rows=rows: (samples(model, rows),)
+    if regression and not isinstance(model, SparseDistributionGP):
         found["condition"] = lambda _: conditioned(model, WIDE)
     if hasattr(model, "leave_one_out"):
         found["leave one out"] = lambda _: _as_tuple(model.leave_one_out())
-    if hasattr(model, "leave_one_out_proba"):
-        found["leave one out"] = lambda _: (model.leave_one_out_proba(),)
     if not hasattr(model, "scores"):
         found["save"] = lambda path: saved(model, path)
     return found
@@ -176,7 +110,7 @@ def test_threads_get_what_one_thread_gets(name: str, tmp_path: Path) -> None:
         start.wait()
         wrong = []
         if name == "exact" and thread == 0:  # others predict meanwhile
-            fit(exact(), restarts=0)
+            fit(MODELS["exact"](), restarts=0)
         for step in range(len(names)):
             task = names[(step + thread * 5) % len(names)]
             try:

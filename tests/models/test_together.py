@@ -1,20 +1,13 @@
 """Models of one mixture transform and represent their inputs together."""
 
-from collections.abc import Callable
-from typing import Any
-
-import pytest
 import torch
-from botorch.models.transforms.input import ChainedInputTransform, InputTransform, Normalize
-from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from gp_distributions import DistributionGP, DistributionKernel, MixtureModel, SlicedWasserstein
-from gp_distributions.bayesopt import Decoder, DesignSearch, MixedSearch
+from gp_distributions.bayesopt import Decoder
 from gp_distributions.models.together import together
 
 CORNERS = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], dtype=torch.float64)
-BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
 DESIGNS = torch.rand(9, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 PROFILES = ("matern52", "exponential", "gaussian")
 
@@ -42,42 +35,24 @@ class CountedDecoder(Decoder):
         return designs.unsqueeze(-2) * CORNERS
 
 
-def plain(decoder: Decoder) -> tuple[InputTransform, Callable[[Kernel], Kernel]]:
-    return decoder, lambda kernel: kernel
-
-
-def chained(decoder: Decoder) -> tuple[InputTransform, Callable[[Kernel], Kernel]]:
-    transform = ChainedInputTransform(unit=Normalize(2, bounds=BOUNDS), decode=decoder)
-    return transform, lambda kernel: kernel
-
-
-def mixed(decoder: Decoder) -> tuple[InputTransform, Callable[[Kernel], Kernel]]:
-    search = MixedSearch(shape=DesignSearch(decoder, BOUNDS, dim=2), angle=(0.0, 1.0))
-    assert search.input_transform is not None
-    return search.input_transform, lambda kernel: search.kernel({"shape": kernel})
-
-
-def members(make: Any, decoder: Decoder) -> tuple[list[DistributionGP], Tensor]:
-    """Make three models of one distance, and new inputs."""
-    transform, kernel = make(decoder)
-    inputs = DESIGNS if make is not mixed else torch.cat([DESIGNS[:, :1], DESIGNS], dim=-1)
+def members(decoder: Decoder) -> tuple[list[DistributionGP], Tensor]:
+    """Make three models of one distance, and new designs."""
     distance = Counted(2, num_slices=8, num_quantiles=6)
     models = [
         DistributionGP(
-            inputs[:5],
+            DESIGNS[:5],
             DESIGNS[:5].square().sum(-1),
-            kernel(DistributionKernel(distance, profile)),
-            input_transform=transform,
+            DistributionKernel(distance, profile),
+            input_transform=decoder,
         )
         for profile in PROFILES
     ]
-    return models, inputs[5:].reshape(2, 2, -1)
+    return models, DESIGNS[5:].reshape(2, 2, -1)
 
 
-@pytest.mark.parametrize("make", [plain, chained, mixed])
-def test_each_tensor_is_decoded_and_represented_once(make: Any) -> None:
+def test_each_tensor_is_decoded_and_represented_once() -> None:
     decoder = CountedDecoder()
-    models, new = members(make, decoder)
+    models, new = members(decoder)
     mixture = MixtureModel(models)
     new = new.requires_grad_()
     mixture.posterior(new)  # the training designs are decoded and remembered
@@ -93,7 +68,7 @@ def test_each_tensor_is_decoded_and_represented_once(make: Any) -> None:
 
 def test_gradients_are_not_lost_to_what_has_none() -> None:
     decoder = CountedDecoder()
-    (model, *_), new = members(plain, decoder)
+    (model, *_), new = members(decoder)
     new = new.requires_grad_()
     with together():
         with torch.no_grad():
