@@ -29,11 +29,6 @@ def test_keeps_points_and_normalises_weights() -> None:
     assert not any(p.requires_grad for p in reference.parameters())
 
 
-def test_one_atom() -> None:
-    reference = ReferenceMeasure([[2.0, 3.0]])
-    torch.testing.assert_close(reference.points, torch.tensor([[2.0, 3.0]]).double())
-
-
 def test_bad_arguments() -> None:
     with pytest.raises(ValueError, match=r"positive weights, got .* weights"):
         ReferenceMeasure([[0.0], [1.0]], [1.0, 0.0])
@@ -128,17 +123,3 @@ def test_too_few_distinct_atoms_raise_a_warning() -> None:
     torch.testing.assert_close(
         reference.points.sort(0).values, torch.arange(12.0, dtype=torch.float64).reshape(6, 2)
     )
-
-
-def test_arguments_in_the_order_of_the_design() -> None:
-    X = PointClouds(torch.rand(4, 6, 2, dtype=torch.float64))
-    reference = ReferenceMeasure.from_data(X, 5, "sample", 1)
-    same = ReferenceMeasure.from_data(X, size=5, method="sample", seed=1)
-    assert torch.equal(reference.points, same.points)
-    assert X.resample(3, 2) == X.resample(3, seed=2)
-    assert X.normalize(X[:2], 3.0) == X.normalize(like=X[:2], scale=3.0)
-    assert PointClouds.from_curves(X.points, False, 7) == PointClouds.from_curves(
-        X.points, closed=False, atoms=7
-    )
-    meshes = [(X.points[0], [[0, 1, 2], [3, 4, 5]])]
-    assert PointClouds.from_meshes(meshes, 7, 1) == PointClouds.from_meshes(meshes, atoms=7, seed=1)
