@@ -147,18 +147,14 @@ class TestGradient:
         assert kept() is None
 
 
-class TestParameters:
-    @pytest.fixture(params=[1, 2])
-    def distance(self, request: pytest.FixtureRequest) -> Stretched:
-        return Stretched(request.param)
-
-    def test_learned_ones_turn_it_off(self, distance: Stretched) -> None:
-        train = rows(6)
-        (slope,) = torch.autograd.grad(distance.squared(train).sum(), distance.stretch)
-        # Squared Hilbert distances grow by stretch ** p.
-        expected = distance.p * float(distance.squared(train).detach().sum()) / 2.0
-        assert float(slope) == pytest.approx(expected)
-        assert distance.during(lambda: distance.squared(train)) == 6
+@pytest.mark.parametrize("p", [1, 2])
+def test_learned_parameters_turn_it_off(p: int) -> None:
+    distance, train = Stretched(p), rows(6)
+    (slope,) = torch.autograd.grad(distance.squared(train).sum(), distance.stretch)
+    # Squared Hilbert distances grow by stretch ** p.
+    expected = p * float(distance.squared(train).detach().sum()) / 2.0
+    assert float(slope) == pytest.approx(expected)
+    assert distance.during(lambda: distance.squared(train)) == 6
 
 
 class TestHeldRows:

@@ -119,6 +119,8 @@ def test_references_are_learned_before_scales() -> None:
 
 
 def test_bad_arguments() -> None:
+    with pytest.raises(TypeError, match="Expected a Distance, got int"):
+        ScaledDistance(3)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="reads coordinates, got Hellinger"):
         ScaledDistance(Hellinger(2, support=GRID))
     distance = ScaledDistance(SlicedWasserstein(3))

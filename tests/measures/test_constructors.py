@@ -58,6 +58,7 @@ GOOD = np.zeros((2, 3))
         ([GOOD, GOOD], [[1, 1]], r"weights for each of 2 bags, got 1"),
         ([GOOD, GOOD], [[1, 1], [1]], r"Weights of bag 1: expected shape \(2,\), .* got \(1,\)"),
         ([GOOD, GOOD], [[1, 1], [0, 0]], r"Bag 1: expected weights with a positive, finite sum"),
+        ([GOOD, PointClouds([GOOD])], None, r"Expected single clouds in a list, got PointClouds"),
         ([PointClouds(GOOD), GOOD], [[1, 1]] * 2, r"Expected no weights along with clouds"),
         ([PointClouds(GOOD), np.zeros((2, 2))], None, r"Bag 1: expected 3 columns as in bag 0"),
         ([GOOD, GOOD + np.nan], None, r"Bag 1: expected finite coordinates, got nan in atom 0"),

@@ -121,6 +121,7 @@ def test_a_bag_of_weight_zero_is_named():
         ),
         (np.ma.masked_less(np.zeros((3, 2)), 1), r"Points: .* masked array"),
         ([np.zeros((3, 2)), np.zeros((4, 2))], r"unequal lengths; .* PointClouds\.from_list"),
+        ([torch.zeros(3, 2), torch.zeros(4, 2)], r"unequal lengths; .* PointClouds\.from_list"),
     ],
 )
 def test_values_that_are_not_arrays_of_points_are_refused(points, message):

@@ -44,9 +44,12 @@ def test_bad_arguments() -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_methods(method: str, dim: int) -> None:
     X = clouds(dim)
+    batch = PointClouds(X.points.unflatten(0, (3, 5)))
     one = ReferenceMeasure.from_data(X, 8, method=method, seed=3)  # type: ignore[arg-type]
-    two = ReferenceMeasure.from_data(X, 8, method=method, seed=3)  # type: ignore[arg-type]
+    two = ReferenceMeasure.from_data(batch, 8, method=method, seed=3)  # type: ignore[arg-type]
     assert torch.equal(one.points, two.points)
+    single = ReferenceMeasure.from_data(X[0], 8, method=method)  # type: ignore[arg-type]
+    assert single.points.isfinite().all()
     assert one.points.dtype == torch.float64
     assert 1 <= one.size <= 8
     assert one.size == 8 or method in ("grid", "sphere", "kmeans")
@@ -77,17 +80,6 @@ def test_mean_shape_of_point_masses_is_their_mean(size: int) -> None:
         spread = PointClouds(points + torch.arange(3.0).double()[:, None])
         found = ReferenceMeasure.from_data(spread, size, method="mean_shape")
         torch.testing.assert_close(found.points, points.mean(0) + 1)
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_batch_axes_and_single_clouds(method: str) -> None:
-    X = clouds()
-    batch = PointClouds(X.points.unflatten(0, (3, 5)))
-    one = ReferenceMeasure.from_data(X, 8, method=method)  # type: ignore[arg-type]
-    two = ReferenceMeasure.from_data(batch, 8, method=method)  # type: ignore[arg-type]
-    assert torch.equal(one.points, two.points)
-    single = ReferenceMeasure.from_data(X[0], 8, method=method)  # type: ignore[arg-type]
-    assert single.points.isfinite().all()
 
 
 def test_kmeans_agrees_with_scipy_without_its_warnings(monkeypatch: pytest.MonkeyPatch) -> None:
