@@ -97,7 +97,9 @@ class _Conformance(DistanceTestCase):
             fixed = rows.detach().clone()
             tensors = [*moving, *self.distance.parameters()]
             for pair in ((rows, rows), (rows, fixed), (fixed, rows)):
-                self._check_no_gradient(self.squared(*pair, diag=True), tensors)
+                paired = self.squared(*pair, diag=True)
+                self._equal(paired, 0)
+                self._check_no_gradient(paired, tensors)
                 self._check_no_gradient(self.squared(*pair).diagonal(), tensors)
             self._check_no_gradient(self.squared(rows[:0], rows), moving)
 

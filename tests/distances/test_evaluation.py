@@ -1,13 +1,9 @@
-"""The contexts in which distances are evaluated: shared representations and look-ups."""
-
-import math
-from collections.abc import Callable
+"""Representations that are held and shared, and parameters in training and evaluation."""
 
 import gpytorch
 import pytest
 import torch
 from cases import random_rows
-from torch import Tensor
 
 from gp_distributions import (
     MMD,
@@ -19,51 +15,6 @@ from gp_distributions import (
 )
 from gp_distributions.distances import Distance, evaluation
 from gp_distributions.distances.embedded_rows import EmbeddedRows, JoinedRows, rows_of
-from gp_distributions.distances.evaluation import looking_up
-
-
-class Means(Distance):
-    """Counts the clouds that it represents."""
-
-    def __init__(self) -> None:
-        super().__init__(2)
-        self.counted = [0]
-
-    def represent(self, points: Tensor, weights: Tensor) -> Tensor:
-        self.counted[0] += len(points)
-        return (weights.unsqueeze(-2) @ points).squeeze(-2)
-
-    def during(self, call: Callable[[], object]) -> int:
-        """Return the number of clouds represented during a call."""
-        before = self.counted[0]
-        call()
-        return self.counted[0] - before
-
-
-def fail(*args: object) -> None:
-    raise RuntimeError("stop", *args)
-
-
-class TestLookingUp:
-    def test_is_asked_first(self) -> None:
-        distance, x1, x2 = Means(), random_rows(3), random_rows(2, seed=1)
-        asked: list[tuple[object, ...]] = []
-
-        def look_up(*args: object) -> Tensor:
-            asked.append(args)
-            return torch.full((1,), 7.0)
-
-        with looking_up(look_up):
-            assert float(distance.squared(x1, x2)) == 7
-            assert float(distance.squared(x1)) == 7
-            assert float(distance.squared(x1, x1, diag=True)) == 7
-        expected = [(x1, x2), (x1, x1), (x1, x1)]
-        for (_, first, second, _), pair in zip(asked, expected, strict=True):
-            assert first is pair[0]
-            assert second is pair[1]
-        assert [args[0] is distance for args in asked] == [True] * 3
-        assert [args[3] for args in asked] == [False, False, True]
-        assert distance.counted == [0]
 
 
 class TestPreparedRows:
@@ -150,17 +101,3 @@ class TestParameters:
             distance.squared_norms(rows).sum().backward()
             gradients.append(rows.grad)
         torch.testing.assert_close(*gradients)
-
-
-@pytest.mark.parametrize("batch", [(), (2,), (2, 2)])
-def test_corresponding_clouds_that_coincide_have_distance_zero(batch: tuple[int, ...]) -> None:
-    """Exactly, whatever rounding errors the inner products of a cloud with itself have."""
-    rows = random_rows(6 * math.prod(batch)).unflatten(0, (*batch, 6))
-    other = rows.clone()
-    other[..., 1, 0] += 0.1
-    squared = MMD(2, bandwidth=0.7).squared(rows.requires_grad_(), other, diag=True)
-    assert squared.shape == (*batch, 6)
-    assert bool((squared[..., 1] > 1e-6).all())
-    assert float(squared[..., [0, 2, 3, 4, 5]].detach().abs().max()) == 0
-    (gradient,) = torch.autograd.grad(squared.sum(), rows)
-    assert float(gradient[..., [0, 2, 3, 4, 5], :].abs().max()) == 0

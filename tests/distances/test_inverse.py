@@ -90,7 +90,6 @@ def test_linear_transport() -> None:
     clouds = outlines()
     reference = ReferenceMeasure.from_data(clouds, size=15, method="mean_shape")
     distance = LinearTransport(reference)
-    check_way_back(distance, clouds)
     assert len(check_way_back(distance, clouds[[0]], atoms=30).points[0]) == 30
 
 
@@ -236,15 +235,8 @@ GOOD = torch.zeros(3, 202, dtype=torch.float64)
     [
         (Fourier(2), GOOD, {}, "Fourier"),
         (SlicedWasserstein(2, p=1), GOOD, {}, "order 2"),
-        (SLICED, GOOD.numpy(), {}, "a tensor of floating-point numbers, got"),
         (SLICED, GOOD.long(), {}, "a tensor of floating-point numbers, got"),
         (RIGID, GOOD, {}, r"with 16 features, got shape \(3, 202"),
-        (
-            RigidSlicedWasserstein(2, inputs="gaussians"),
-            GOOD,
-            {},
-            "between clouds, got RigidSliced",
-        ),
         (SLICED, GOOD[:, 1:], {}, r"with 202 features, got shape \(3, 201"),
         (SLICED, GOOD[0], {}, "N x D"),
         (SLICED, GOOD.index_fill(0, torch.tensor([1]), torch.nan), {}, "embedding 1 is not"),

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from cases import DISTANCES, random_gaussians, random_rows
+from cases import DISTANCES, random_rows
 
-from gp_distributions import MMD, PointClouds, SlicedWasserstein
+from gp_distributions import MMD, SlicedWasserstein
 from gp_distributions.distances import Distance
 from gp_distributions.distances.joint_motions import unchanged_by
 from gp_distributions.kernels import planar_rotations
@@ -32,24 +32,12 @@ def test_distances_that_do_not_change(name: str) -> None:
         torch.testing.assert_close(distance.squared(moved), expected, rtol=1e-10, atol=1e-10)
 
 
-def test_gaussians() -> None:
-    distance = SlicedWasserstein(2, inputs="gaussians", num_slices=10)
-    assert unchanged_by(distance, GROUP)
-    rows = torch.stack([points.flatten() for points, _ in random_gaussians(4)])
-    matrix = GROUP[7]
-    covariances = matrix @ rows[:, 2:].unflatten(-1, (2, 2)) @ matrix.mT
-    moved = torch.cat([rows[:, :2] @ matrix.mT, covariances.flatten(-2)], -1)
-    torch.testing.assert_close(distance.squared(moved), distance.squared(rows))
-
-
 @pytest.mark.parametrize(
     "distance",
     [
         SlicedWasserstein(2, num_slices=12),
         SlicedWasserstein(2, num_slices=20, sampling="random"),
-        MMD(2, bandwidth=1.0, num_features=20),
         MMD(2, kernel=lambda x, y: x @ y.mT),
-        type("Other", (SlicedWasserstein,), {})(2, num_slices=20),
         *(DISTANCES[name]() for name in ("rigid", "sinkhorn", "fourier", "hellinger")),
     ],
     ids=lambda distance: type(distance).__name__,
@@ -63,18 +51,10 @@ def test_random_levels_change_under_reflection() -> None:
     mirror = torch.tensor([[[1.0]], [[-1.0]]], dtype=torch.float64)
     assert unchanged_by(SlicedWasserstein(1), mirror)
     distance = SlicedWasserstein(1, num_quantiles=5, sampling="random")
-    rows = random_rows(2, dim=1)
     assert not unchanged_by(distance, mirror)
-    mirrored = rows.clone()
-    mirrored[:, ::2] *= -1
-    assert not torch.allclose(distance.squared(rows), distance.squared(mirrored))
 
 
 def test_maps_that_are_not_orthogonal() -> None:
     shear = torch.tensor([[1.0, 1.0], [0.0, -1.0]], dtype=torch.float64)
     group = torch.stack([torch.eye(2).double(), shear])
     assert not unchanged_by(MMD(2, bandwidth=1.0), group)
-    clouds = PointClouds(torch.eye(2).double()[:, None]).pack()
-    moved = PointClouds(shear.T[:, None]).pack()
-    distance = MMD(2, bandwidth=1.0)
-    assert (distance.squared(moved) - distance.squared(clouds)).abs().max() > 0.01

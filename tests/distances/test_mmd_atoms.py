@@ -150,7 +150,6 @@ class TestRefuses:
             ({"kernel": MATRIX[1:]}, r"square kernel matrix, got shape \(5, 6\)"),
             ({"kernel": MATRIX + MATRIX.triu(1)}, "a symmetric kernel"),
             ({"kernel": MATRIX / 0}, "a finite kernel"),
-            ({"kernel": MATRIX, "dim": 2}, "have dim=1"),
             ({"kernel": MATRIX, "num_features": 4, "features": "landmarks"}, "no features"),
             ({"kernel": MATRIX, "bandwidth": 1.0}, "has no bandwidth"),
             ({"kernel": MATRIX, "inputs": "gaussians"}, "no closed form for Gaussians"),

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 import torch
 from cases import as_rows, random_clouds
-from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import RBFKernel, ScaleKernel
 from torch import Tensor
 
-from gp_distributions import MMD, DistributionGP, MMDKernel, PointClouds
+from gp_distributions import MMD, DistributionGP, MMDKernel
 from gp_distributions.numerics import mean_embeddings
 from gp_distributions.saving import save
 from gp_distributions.testing import DistanceTestCase
@@ -53,40 +53,12 @@ class TestValues:
         across = MMD(2, kernel=marked).squared(ROWS[:3], ROWS[2:])
         torch.testing.assert_close(across, expected[:3, 2:], rtol=1e-10, atol=1e-13)
 
-    def test_of_gpytorch_kernels_are_those_of_named_ones(self) -> None:
-        for name, kernel in (
-            ("gaussian", RBFKernel()),
-            ("laplace", MaternKernel(nu=0.5)),
-            ("matern52", MaternKernel(nu=2.5)),
-        ):
-            kernel.double().lengthscale = 1.3
-            bandwidth = kernel.lengthscale.item()
-            scaled = ScaleKernel(kernel).double()
-            scaled.outputscale = torch.tensor(4.0).double()
-            expected = MMD(2, kernel=name, bandwidth=bandwidth).squared(ROWS)
-            squared = MMD(2, kernel=scaled).squared(ROWS) / scaled.outputscale.detach()
-            torch.testing.assert_close(squared, expected, rtol=1e-7, atol=1e-9)
-
     @pytest.mark.parametrize("options", [{"normalize": True}, {"num_features": 12}])
     def test_of_variants_are_those_of_the_named_kernel(self, options: dict[str, object]) -> None:
         kernel = RBFKernel().double()
         named = MMD(2, bandwidth=kernel.lengthscale.item(), **options | _landmarks(options))
         own = MMD(2, kernel=kernel, **options | _landmarks(options))
         torch.testing.assert_close(own.squared(ROWS), named.squared(ROWS), rtol=1e-6, atol=1e-8)
-
-    def test_blocks_bound_memory(self) -> None:
-        """No call compares more pairs of atoms than a block has."""
-        largest = [0]
-
-        def counted(x: Tensor, y: Tensor) -> Tensor:
-            largest[0] = max(largest[0], x.shape[:-1].numel() * y.shape[-2])
-            return x @ y.mT
-
-        clouds = PointClouds(
-            torch.randn(80, 40, 1, generator=torch.Generator().manual_seed(0)).double()
-        )
-        MMD(1, kernel=counted).squared(clouds.pack())
-        assert 2**15 <= largest[0] <= 2**16 < (80 * 40) ** 2 // 4
 
 
 def _landmarks(options: dict[str, object]) -> dict[str, str]:
@@ -112,19 +84,11 @@ class TestModels:
                 save(self.model(kernel), tmp_path / "model")
 
 
-class TestErrors:
-    def test_of_gaussians(self) -> None:
-        with pytest.raises(ValueError, match="smooth kernel has no closed form for Gaussians"):
-            MMD(2, kernel=smooth, inputs="gaussians")
-
-    def test_of_fourier_features(self) -> None:
-        with pytest.raises(ValueError, match="smooth kernel has no Fourier features"):
-            MMD(2, kernel=smooth, num_features=10)
-
-    def test_of_bandwidths(self) -> None:
-        with pytest.raises(ValueError, match="smooth kernel has no bandwidth"):
-            MMD(2, kernel=smooth, bandwidth=1.0)
-
-    def test_of_other_types(self) -> None:
-        with pytest.raises(TypeError, match="name of an embedding kernel, a function"):
-            MMD(2, kernel=3)  # type: ignore[arg-type]
+def test_options_that_do_not_match() -> None:
+    for options, message in (
+        ({"inputs": "gaussians"}, "no closed form for Gaussians"),
+        ({"num_features": 10}, "no Fourier features"),
+        ({"bandwidth": 1.0}, "no bandwidth"),
+    ):
+        with pytest.raises(ValueError, match=f"smooth kernel has {message}"):
+            MMD(2, kernel=smooth, **options)  # type: ignore[arg-type]

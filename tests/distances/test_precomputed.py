@@ -1,18 +1,15 @@
-"""Precomputed distances: validation, tests of being Hilbertian, and models on indices."""
+"""Precomputed distances: look-up, validation, and tests of being Hilbertian."""
 
 import math
 import warnings
-from typing import Any
 
 import numpy as np
-import ot
 import pytest
 import torch
 from cases import random_rows
-from gpytorch.kernels import ScaleKernel
 from torch import Tensor
 
-from gp_distributions import DistributionGP, DistributionKernel, SlicedWasserstein, fit
+from gp_distributions import DistributionKernel, SlicedWasserstein
 from gp_distributions.distances.precomputed import PrecomputedDistance
 from gp_distributions.warnings import DistributionWarning, NotHilbertianWarning
 
@@ -103,23 +100,6 @@ class TestHilbertian:
             assert part in str(warning.message)
         assert issubclass(NotHilbertianWarning, DistributionWarning)
 
-    @pytest.mark.parametrize("counterexample", ["W2 in the plane", "SW1 squared"])
-    def test_counterexamples(self, counterexample: str) -> None:
-        if counterexample == "SW1 squared":
-            matrix = SlicedWasserstein(2, p=1).squared(random_rows(60)).square()
-        else:  # uniform on pairs of corners of the unit square
-            corners = np.array([[0, 0], [0, 1], [1, 0], [1, 1.0]])
-            pairs = [corners[[i, j]] for i in range(4) for j in range(i)]
-            matrix = torch.tensor([[ot.emd2([], [], ot.dist(a, b)) for b in pairs] for a in pairs])
-        with pytest.warns(NotHilbertianWarning):
-            distance = PrecomputedDistance(matrix)
-        rows = indices(*range(len(matrix)))
-        gaussian = [
-            float(torch.linalg.eigvalsh(torch.exp(-distance.squared(rows) / (2 * length**2)))[0])
-            for length in (0.5, 1.0, 2.0, 4.0)
-        ]
-        assert min(gaussian) < -1e-3
-
     def test_no_gram_matrix(self) -> None:
         # The centred matrix is positive semi-definite, but that about the origin is not.
         gram = torch.tensor([[0.5, -1.0], [-1.0, 0.5]]).double()
@@ -154,12 +134,6 @@ class TestRefuses:
         with pytest.raises(ValueError, match=message):
             PrecomputedDistance(matrix)
 
-    def test_negative_distances(self) -> None:
-        with pytest.raises(
-            ValueError, match=r"expected squared distances >= 0, got -1 at \[0, 1\]"
-        ):
-            PrecomputedDistance(-CIRCLE)
-
     @pytest.mark.parametrize("shape", [(3,), (2, 3), (2, 2, 2), (0, 0)])
     def test_shapes(self, shape: tuple[int, ...]) -> None:
         for make in (PrecomputedDistance, PrecomputedDistance.from_gram):
@@ -172,11 +146,13 @@ class TestRefuses:
         with pytest.raises(ValueError, match="gram: expected a symmetric matrix"):
             PrecomputedDistance.from_gram([[1.0, 2.0], [0.0, 1.0]])
 
-    def test_norms_and_tolerance(self) -> None:
+    def test_norms_tolerances_and_distances_below_zero(self) -> None:
         with pytest.raises(ValueError, match="Expected 4 norms"):
             PrecomputedDistance(CIRCLE, norms=[1.0, 2.0])
         with pytest.raises(ValueError, match="tolerance"):
             PrecomputedDistance(CIRCLE, tolerance=-1.0)
+        with pytest.raises(ValueError, match=r"squared distances >= 0, got -1 at \[0, 1\]"):
+            PrecomputedDistance(-CIRCLE)
 
     @pytest.mark.parametrize("value", [4.0, -1.0, 1.5, math.nan, math.inf])
     def test_what_is_not_the_number_of_an_object(self, value: float) -> None:
@@ -189,8 +165,6 @@ class TestRefuses:
     def test_rows_of_another_width(self) -> None:
         with pytest.raises(ValueError, match=r"width 1.*4 objects.*\(2, 3\)"):
             PrecomputedDistance(CIRCLE).squared(torch.zeros(2, 3).double())
-        with pytest.raises(ValueError, match="width 1"):
-            PrecomputedDistance(CIRCLE).squared(torch.tensor(1.0))
 
 
 class TestRounding:
@@ -207,22 +181,3 @@ class TestRounding:
         features = torch.cat([FEATURES, FEATURES + 1e-6]) + 1e5
         distance = PrecomputedDistance.from_gram(features @ features.T)
         assert float(distance.matrix.min()) == 0.0
-
-
-class TestModels:
-    """A model on indices equals the model on the clouds that they stand for."""
-
-    TARGETS = torch.sin(SQUARED[0])
-    TRAIN, TEST = indices(*range(20)), indices(*range(20, 30))
-
-    def test_distribution_gp(self) -> None:
-        def build(X: Tensor, distance: Any) -> DistributionGP:
-            kernel = ScaleKernel(DistributionKernel(distance, "matern52"))
-            return fit(DistributionGP(X, self.TARGETS[:20], kernel))
-
-        known = build(self.TRAIN, PrecomputedDistance(SQUARED))
-        model = build(ROWS[:20], SlicedWasserstein(2))
-        for actual, expected in zip(
-            known.predict(self.TEST), model.predict(ROWS[20:]), strict=True
-        ):
-            torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-6)

@@ -121,9 +121,7 @@ def test_distances_without_fixed_features_are_refused(distance: Distance, messag
         PrincipalDistance(distance)
 
 
-def test_other_arguments_are_refused() -> None:
-    with pytest.raises(TypeError, match="Expected a Distance, got DistributionKernel"):
-        PrincipalDistance(DistributionKernel(sliced()))  # type: ignore[arg-type]
+def test_it_has_at_least_one_component() -> None:
     with pytest.raises(ValueError, match="num_components"):
         PrincipalDistance(sliced(), num_components=0)
 

@@ -8,14 +8,10 @@ import torch
 from torch import Tensor
 
 from gp_distributions import (
-    DistributionGP,
-    DistributionKernel,
     Gaussians,
     PointClouds,
     RigidSlicedWasserstein,
-    ScaledDistance,
     SlicedWasserstein,
-    fit,
 )
 from gp_distributions.distances import Distance
 from gp_distributions.numerics.linear_algebra import absolute_value
@@ -68,17 +64,6 @@ class TestPose:
         assert difference(RigidSlicedWasserstein(dim), clouds, turned) < tolerance
         assert difference(SlicedWasserstein(dim, center=True), clouds, turned) > 0.1
 
-    @pytest.mark.parametrize(("dim", "counts"), [(2, (50, 200, 800)), (3, (81, 289, 1089))])
-    def test_more_slices_are_more_exact(self, dim: int, counts: tuple[int, ...]) -> None:
-        clouds = shapes(8, 60, dim)
-        turned = clouds @ rotations(8, dim).mT
-        errors = [
-            difference(RigidSlicedWasserstein(dim, num_slices=count), clouds, turned)
-            for count in counts
-        ]
-        assert errors[1] < 0.6 * errors[0]
-        assert errors[2] < 0.6 * errors[1]
-
     @pytest.mark.parametrize("dim", [2, 3])
     def test_translation_changes_nothing(self, dim: int) -> None:
         clouds = shapes(6, 30, dim)
@@ -96,19 +81,12 @@ class TestPose:
         mirrored = solids * torch.tensor([-1.0, 1.0, 1.0], dtype=torch.float64)
         assert difference(RigidSlicedWasserstein(3), solids, mirrored) < 1e-12
 
-    @pytest.mark.parametrize("inputs", ["clouds", "gaussians"])
-    def test_size(self, inputs: str) -> None:
-        if inputs == "clouds":
-            small, large = (rows(factor * shapes(6, 30, 2)) for factor in (1, 5))
-        else:
-            roots, mean = random(6, 2, 2), random(6, 2)
-            small, large = (
-                Gaussians(f * mean, f * f * roots @ roots.mT).pack() for f in (1.0, 5.0)
-            )
-        for options in ({}, {"center": False}):
-            blind = RigidSlicedWasserstein(2, scale=True, inputs=inputs, **options)
+    def test_size(self) -> None:
+        small, large = (rows(factor * shapes(6, 30, 2)) for factor in (1, 5))
+        for center in (True, False):
+            blind = RigidSlicedWasserstein(2, scale=True, center=center)
             torch.testing.assert_close(blind.embed(small), blind.embed(large))
-        seeing = RigidSlicedWasserstein(2, inputs=inputs)
+        seeing = RigidSlicedWasserstein(2)
         torch.testing.assert_close(5 * seeing.embed(small), seeing.embed(large))
 
 
@@ -164,15 +142,6 @@ class TestTheorem:
             assert bool((squared.sqrt() <= (2 * sampled.min()).sqrt() + between).all())
             assert float(between) < 0.1 * float(squared.sqrt().median())
             assert float(sampled.min()) < 0.8 * float(sampled[:300].median())
-
-    @pytest.mark.parametrize("shape", [(1, 5), (3, 5), (5, 5), (7, 5)])
-    def test_inequality_of_araki_and_yamagami(self, shape: tuple[int, int]) -> None:
-        one, other = random(500, *shape), random(500, *shape, seed=1)
-        pairs = [(one, one + size * other) for size in (0.01, 1.0)]
-        pairs += [(one[..., :1] * one[..., :1, :], other[..., :1] * other[..., :1, :])]  # rank one
-        for a, b in pairs:
-            left = (absolute_value(a) - absolute_value(b)).square().sum((-2, -1))
-            assert bool((left <= 2 * (a - b).square().sum((-2, -1)) * (1 + 1e-10)).all())
 
     def test_phases_between_degrees_are_lost(self) -> None:
         """Nearly round blobs whose modes two and three are turned against each other."""
@@ -245,15 +214,6 @@ class TestMarks:
         both = (torch.cat([points, charges], dim=-1) for points in (clouds, turned))
         assert difference(distance, *both) < 2e-4
 
-    def test_are_seen(self) -> None:
-        clouds, charges = shapes(8, 40, 3), random(8, 40, 2, seed=3)
-        distance = RigidSlicedWasserstein(5, marks=2, num_slices=49)
-        one, other, shifted = (
-            torch.cat([clouds, marks], dim=-1) for marks in (charges, charges.flip(1), charges + 1)
-        )
-        assert difference(distance, one, other) > 0.01
-        assert difference(distance, one, shifted) > 0.1
-
 
 def with_normals(points: Tensor, normals: Tensor) -> Tensor:
     return torch.cat([points, torch.nn.functional.normalize(normals, dim=-1)], dim=-1)
@@ -271,13 +231,6 @@ class TestNormals:
         turned = with_normals(clouds @ turns.mT + 3, normals @ turns.mT)
         assert difference(distance, here, turned) < tolerance
         assert difference(distance, here, with_normals(clouds @ turns.mT + 3, normals)) > 0.05
-
-    @pytest.mark.parametrize("dim", [2, 3])
-    def test_are_seen(self, dim: int) -> None:
-        clouds, normals = shapes(8, 40, dim), random(8, 40, dim, seed=3)
-        distance = RigidSlicedWasserstein(2 * dim, normals=dim, num_slices=49)
-        here, flipped = (with_normals(clouds, sign * normals) for sign in (1, -1))
-        assert difference(distance, here, flipped) > 0.05
 
     def test_mirror_images(self) -> None:
         clouds, normals = shapes(6, 30, 2), random(6, 30, 2, seed=3)
@@ -310,15 +263,6 @@ class TestNormals:
         here, large = (with_normals(factor * clouds, normals) for factor in (1, 5))
         blind = RigidSlicedWasserstein(4, normals=2, scale=True)
         assert difference(blind, here, large) < 1e-12
-
-    def test_have_a_scale_of_their_own(self) -> None:
-        distance = ScaledDistance(RigidSlicedWasserstein(5, normals=2, marks=1))
-        assert distance.raw_scales.shape == (3,)
-        distance.scales = [1.0, 1.0, 2.0, 2.0, 3.0]
-        expected = torch.tensor([1.0, 1.0, 2.0, 2.0, 3.0], dtype=torch.float64) / math.sqrt(19 / 5)
-        torch.testing.assert_close(distance.scales.detach(), expected)
-        with pytest.raises(ValueError, match="rotate together"):
-            distance.scales = [1.0, 1.0, 2.0, 3.0, 3.0]
 
 
 def test_gaussians_are_the_limit_of_their_samples() -> None:
@@ -391,32 +335,13 @@ def test_arguments_are_checked(options: dict[str, Any], message: str) -> None:
         RigidSlicedWasserstein(dim, **options)
 
 
-def test_predictions_do_not_depend_on_pose() -> None:
-    clouds = shapes(40, 60, 2)
-    targets = clouds.var(1).amax(-1)
-    turned = clouds @ rotations(40, 2).mT + 5
-    kernel = DistributionKernel(RigidSlicedWasserstein(2))
-    model = fit(DistributionGP(rows(turned[:30]), targets[:30], kernel), restarts=0)
-    mean, std = model.predict(rows(clouds[30:]))
-    other = model.predict(rows(turned[30:]))[0]
-    assert float(((mean - other).abs() / std).median()) < 0.02
-    assert float((mean - targets[30:]).square().mean() / targets.var()) < 0.2
-
-
 class TestInSpace(DistanceTestCase):
     def create_distance(self, **kwargs: Any) -> Distance:
         return RigidSlicedWasserstein(3, num_slices=16, max_degree=3, num_quantiles=6, **kwargs)
 
 
-class TestWithMarks(DistanceTestCase):
+class TestWithNormalsAndMarks(DistanceTestCase):
     def create_distance(self, **kwargs: Any) -> Distance:
         return RigidSlicedWasserstein(
-            3, num_slices=12, max_degree=3, num_quantiles=6, marks=1, **kwargs
-        )
-
-
-class TestWithNormals(DistanceTestCase):
-    def create_distance(self, **kwargs: Any) -> Distance:
-        return RigidSlicedWasserstein(
-            4, num_slices=12, max_degree=3, num_quantiles=6, normals=2, **kwargs
+            5, num_slices=12, max_degree=3, num_quantiles=6, normals=2, marks=1, **kwargs
         )

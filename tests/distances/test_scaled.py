@@ -42,22 +42,18 @@ def test_it_is_the_distance_of_scaled_clouds(p: int) -> None:
     assert hasattr(scaled, "embed") == (p == 2)
 
 
-@pytest.mark.parametrize("kind", ["gaussians", "mixtures"])
-def test_means_and_covariances_are_scaled(kind: str) -> None:
-    factor = torch.randn(4, 2, 3, 3, generator=torch.Generator().manual_seed(0)).double()
+@pytest.mark.parametrize(
+    ("kind", "inputs", "shape"),
+    [(Gaussians, "gaussians", (4,)), (GaussianMixtures, "mixtures", (4, 2))],
+)
+def test_means_and_covariances_are_scaled(kind: type, inputs: str, shape: tuple[int, ...]) -> None:
+    factor = torch.randn(*shape, 3, 3, generator=torch.Generator().manual_seed(0)).double()
     mean, covariance = factor[..., 0], factor @ factor.mT
-    outer = torch.outer(RELATIVE, RELATIVE)
-    distance = MMD(3, inputs=kind, bandwidth=1.0)
+    X = kind(mean, covariance)
+    Z = kind(RELATIVE * mean, torch.outer(RELATIVE, RELATIVE) * covariance)
+    distance = MMD(3, inputs=inputs, bandwidth=1.0)
     scaled = ScaledDistance(distance)
     scaled.scales = SCALES
-    X: Gaussians | GaussianMixtures
-    Z: Gaussians | GaussianMixtures
-    if kind == "gaussians":
-        X = Gaussians(mean[:, 0], covariance[:, 0])
-        Z = Gaussians(RELATIVE * mean[:, 0], outer * covariance[:, 0])
-    else:
-        X = GaussianMixtures(mean, covariance)
-        Z = GaussianMixtures(RELATIVE * mean, outer * covariance)
     expected = distance.squared(Z.pack())
     torch.testing.assert_close(scaled.squared(X.pack()), expected, rtol=1e-12, atol=1e-12)
     norms = distance.squared_norms(Z.pack())
@@ -114,33 +110,6 @@ def test_the_marginal_likelihood_adds_the_prior() -> None:
     assert values[False] - values[True] == pytest.approx(expected)
 
 
-def test_predictions_embed_training_clouds_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    X = clouds()
-    distance = SlicedWasserstein(3)
-    covar_module = ScaleKernel(DistributionKernel(ScaledDistance(distance)))
-    model = DistributionGP(X, X.points.mean((1, 2)), covar_module).eval()
-    model.posterior(clouds(2, seed=4))
-    sizes = []
-    represent = type(distance).represent
-
-    def counted(
-        self: SlicedWasserstein, points: torch.Tensor, weights: torch.Tensor
-    ) -> torch.Tensor:
-        sizes.append(len(points))
-        return represent(self, points, weights)
-
-    monkeypatch.setattr(SlicedWasserstein, "represent", counted)
-    new = clouds(1, seed=5).pack().requires_grad_()
-    (gradient,) = torch.autograd.grad(model.posterior(new).mean.sum(), new)
-    assert sizes == [1]
-    assert bool(gradient.isfinite().all())
-    model.train()
-    model.covar_module(model.train_inputs[0]).to_dense().sum().backward()
-    assert distance.training
-    scales = covar_module.base_kernel.distance
-    assert bool(scales.raw_scales.grad.abs().sum() > 0)
-
-
 def test_references_are_learned_before_scales() -> None:
     X = clouds(dim=2)
     scaled = ScaledDistance(SinkhornPotential(ReferenceMeasure(GRID[:5]), epsilon=1.0))
@@ -158,14 +127,3 @@ def test_bad_arguments() -> None:
     for bad in ([1.0, 0.0, 1.0], [1.0, float("nan"), 1.0]):
         with pytest.raises(ValueError, match="positive, finite scales"):
             distance.scales = bad
-
-
-def test_values_are_kept_relative() -> None:
-    """Scales are stored with mean square one, so that the bounds of their logarithms do not cut them."""
-    distance = ScaledDistance(SlicedWasserstein(2))
-    distance.scales = [3e4, 1e4]
-    found = distance.raw_scales.detach().exp()
-    torch.testing.assert_close(found, torch.tensor([3.0, 1.0]).double() / 5**0.5)
-    marked = ScaledDistance(RigidSlicedWasserstein(3, marks=1, num_slices=20, max_degree=2))
-    marked.scales = [2.0, 2.0, 1.0]
-    assert marked.raw_scales.detach().exp().tolist() == pytest.approx([2 / 3**0.5, 1 / 3**0.5])

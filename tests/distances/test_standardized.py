@@ -23,8 +23,6 @@ from gp_distributions import (
     save,
 )
 from gp_distributions.distances import Distance
-from gp_distributions.distances.embedded_rows import EmbeddedRows
-from gp_distributions.distances.evaluation import representations
 
 UNITS = torch.tensor([1e-3, 2.0, 5e4], dtype=torch.float64)
 
@@ -142,8 +140,6 @@ def test_saved_models_keep_the_spread(tmp_path: Path) -> None:
 
 
 def test_bad_arguments() -> None:
-    with pytest.raises(TypeError, match="Expected a Distance, got int"):
-        StandardizedDistance(3)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="reads coordinates, got Hellinger"):
         StandardizedDistance(Hellinger(2, support=GRID))
     for bad in (-1, 3):
@@ -154,11 +150,3 @@ def test_bad_arguments() -> None:
         StandardizedDistance(rigid, num_normals=2)
     with pytest.raises(ValueError, match="normals_factor > 0"):
         StandardizedDistance(SlicedWasserstein(3), normals_factor=0.0)
-
-
-def test_norms_use_representations_that_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = EmbeddedRows(clouds().pack())
-    distance = StandardizedDistance(MMD(3, num_features=16))
-    features = representations(distance, rows)
-    monkeypatch.setattr(MMD, "represent", None)
-    torch.testing.assert_close(distance.squared_norms(rows), features.square().sum(-1))

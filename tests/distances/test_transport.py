@@ -64,21 +64,6 @@ def test_linear_transport_of_translates_is_the_translation() -> None:
 
 
 @pytest.mark.parametrize("kind", [SinkhornPotential, LinearTransport])
-def test_gradient_in_the_reference(kind: type) -> None:
-    distance = kind(reference(), epsilon=0.3)
-    measure = distance.reference
-
-    def squared(raw_points: torch.Tensor, log_weights: torch.Tensor) -> torch.Tensor:
-        state = {"reference.raw_points": raw_points, "reference.log_weights": log_weights}
-        return torch.func.functional_call(distance, state, (ROWS[:3], ROWS[3:5]))
-
-    inputs = [
-        p.detach().clone().requires_grad_() for p in (measure.raw_points, measure.log_weights)
-    ]
-    assert torch.autograd.gradcheck(squared, inputs)
-
-
-@pytest.mark.parametrize("kind", [SinkhornPotential, LinearTransport])
 @pytest.mark.parametrize("tracked", [False, True])
 def test_far_from_the_origin(kind: type, tracked: bool) -> None:
     """Coordinates there have 9 decimals left, and padding at the origin changes nothing."""

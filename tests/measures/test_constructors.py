@@ -30,15 +30,6 @@ def test_lists_are_padded_with_zero_weight_at_the_origin():
     assert PointClouds.from_list(bag for bag in bags) == made
 
 
-def test_a_list_detaches_from_its_arrays():
-    bag = np.ones((2, 1))
-    for bags in ([bag], [torch.from_numpy(bag)]):
-        bag[:] = 1
-        made = PointClouds.from_list(bags)
-        bag[:] = 7
-        assert made.points.tolist() == [[[1], [1]]]
-
-
 def test_single_clouds_keep_their_weights_in_a_list():
     bags = [np.random.default_rng(n).normal(size=(n, 2)) for n in (2, 4, 3)]
     clouds = PointClouds.from_list(bags, [np.arange(1.0, len(bag) + 1) for bag in bags])
@@ -62,22 +53,13 @@ GOOD = np.zeros((2, 3))
         ([], None, r"at least one bag, got an empty list"),
         ([GOOD, np.zeros((4, 2))], None, r"Bag 1: expected 3 columns as in bag 0, got 2"),
         ([GOOD, np.zeros(4)], None, r"Bag 1: .* write n numbers as an array of shape \(n, 1\)"),
-        ([GOOD, np.zeros((1, 2, 3))], None, r"Bag 1: expected .* \(n, d\), got shape \(1, 2, 3\)"),
         ([GOOD, np.zeros((0, 3))], None, r"Bag 1: expected a non-empty array .* \(0, 3\)"),
         ([GOOD, [[1, 2, 3], [1, 2]]], None, r"Bag 1: .* unequal lengths"),
-        ([GOOD, GOOD.astype(str)], None, r"Bag 1: expected real numbers"),
         ([GOOD, GOOD], [[1, 1]], r"weights for each of 2 bags, got 1"),
         ([GOOD, GOOD], [[1, 1], [1]], r"Weights of bag 1: expected shape \(2,\), .* got \(1,\)"),
-        ([GOOD, GOOD], [[1, 1], ["a", "b"]], r"Weights of bag 1: expected real numbers"),
         ([GOOD, GOOD], [[1, 1], [0, 0]], r"Bag 1: expected weights with a positive, finite sum"),
-        ([GOOD, GOOD], [[1, 1], [1, -1]], r"Bag 1: expected finite weights >= 0, got -1\.0"),
-        (
-            [GOOD, PointClouds([GOOD])],
-            None,
-            r"Expected single clouds in a list, got PointClouds\(1 ",
-        ),
+        ([GOOD, PointClouds([GOOD])], None, r"Expected single clouds in a list, got PointClouds"),
         ([PointClouds(GOOD), GOOD], [[1, 1]] * 2, r"Expected no weights along with clouds"),
-        ([PointClouds(GOOD), 3], None, r"Bag 1: expected a non-empty array of shape \(n, d\)"),
         ([PointClouds(GOOD), np.zeros((2, 2))], None, r"Bag 1: expected 3 columns as in bag 0"),
         ([GOOD, GOOD + np.nan], None, r"Bag 1: expected finite coordinates, got nan in atom 0"),
     ],
@@ -106,10 +88,7 @@ IDS = np.random.default_rng(1).integers(0, 9, 200)
     [
         IDS,
         IDS.astype(str),
-        IDS / 2,
         pd.Categorical(IDS.astype(str), categories=[*map(str, range(12))]),
-        pd.Categorical(IDS),
-        np.datetime64("2020-01-01", "ns") + IDS * np.timedelta64(1, "D"),
         pd.Timestamp("2020-01-01", tz="UTC") + pd.to_timedelta(IDS, "D"),
         pd.array(IDS, dtype="Int64"),
         np.array([i if i % 2 else str(i) for i in IDS], dtype=object),
@@ -160,13 +139,9 @@ def test_labels_follow_selections_and_conversions():
     "ids",
     [
         ["a", None, "b"],
-        ["a", np.nan, "b"],
-        np.array(["a", None, "b"], dtype=object),
         pd.Series(["a", pd.NA, 3], dtype=object),
-        [1.0, np.nan, np.nan],
         pd.array([1, None, 2], dtype="Int64"),
         pd.Categorical(["a", None, "b"]),
-        np.array([0, "NaT", 1], dtype="M8[ns]"),
     ],
 )
 def test_a_row_without_a_bag_is_named(ids):
@@ -238,16 +213,6 @@ def test_pixels_lie_on_the_square_with_y_upward():
     assert made.weights.tolist() == [0.05, 0.1, 0.15, 0, 0.2, 0.5]
     column = PointClouds.from_images(np.ones((3, 1)))
     assert column.points.tolist() == [[0, 1], [0, 0], [0, -1]]
-
-
-def test_images_share_one_grid_in_memory_and_take_batch_axes():
-    images = np.random.default_rng(0).integers(1, 255, (2, 5, 4, 4), dtype=np.uint8)
-    made = PointClouds.from_images(images)
-    assert made.points.shape == (2, 5, 16, 2)
-    assert made.points.stride()[:2] == (0, 0)
-    assert made[3] == PointClouds.from_images(images[:, 3])
-    assert PointClouds.unpack(made.pack(), 2) == PointClouds(made.points, made.weights)
-    assert made.resample(7).points.shape == (2, 5, 7, 2)
 
 
 def test_gradients_flow_to_pixels():
@@ -359,16 +324,6 @@ def test_points_at_equal_arc_length():
     assert single.points.tolist() == [[[0, 0]]]
 
 
-def test_equal_arc_length_against_interpolation():
-    curves = [circle(n, seed=n) for n in (17, 60)]
-    made = PointClouds.from_curves(curves, closed=False, atoms=33)
-    for cloud, curve in zip(made, curves, strict=True):
-        knots = np.append(0, np.cumsum(np.linalg.norm(np.diff(curve, axis=0), axis=1)))
-        at = np.linspace(0, knots[-1], 33)
-        expected = np.stack([np.interp(at, knots, curve[:, k]) for k in range(2)], axis=-1)
-        np.testing.assert_allclose(cloud.points.numpy(), expected, atol=1e-13)
-
-
 @pytest.mark.parametrize("atoms", [None, 5])
 @pytest.mark.parametrize("closed", [True, False])
 def test_gradients_flow_to_vertices(atoms, closed):
@@ -402,8 +357,6 @@ def test_bad_curves_are_named(atoms):
             np.ones((4, 2)),
             r"Curve 1: expected arc lengths with a positive, finite sum, got 0\.0",
         ),
-        (np.ones((1, 2)), r"Curve 1: expected arc lengths with a positive"),
-        (np.ones((4, 3)), r"Curve 1: expected 2 columns as in curve 0, got 3"),
         (good + np.array([np.nan, 0]), r"Curve 1: expected finite coordinates, got nan in atom 0"),
         (np.ones(4), r"Curve 1: .* of shape \(n, 1\)"),
     ]:
@@ -414,8 +367,6 @@ def test_bad_curves_are_named(atoms):
 
 
 def test_too_few_atoms_on_a_curve():
-    with pytest.raises(ValueError, match="atoms: expected an integer >= 1, got 0"):
-        PointClouds.from_curves([circle(5)], atoms=0)
     with pytest.raises(ValueError, match="atoms: expected an integer >= 2, got 1"):
         PointClouds.from_curves([circle(5)], closed=False, atoms=1)
 
@@ -430,24 +381,12 @@ FACES = np.array(
         *([0, 2, 6], [0, 6, 4], [1, 5, 7], [1, 7, 3]),
     ]
 )
-ON_A_LINE = np.random.default_rng(0).normal(size=(8, 1)) * [0.1, 0.7, 0.3]
 
 
 def test_area_weights_on_a_cube():
     made = PointClouds.from_meshes([(CORNERS, FACES)])
     expected = np.bincount(FACES.flatten()) / FACES.size
     np.testing.assert_allclose(made.weights[0].numpy(), expected, rtol=1e-14)
-    stretched = CORNERS * [1, 1, 3]  # two faces of area 4, four of area 12
-    weights = PointClouds.from_meshes([(stretched, FACES)]).weights[0].numpy()
-    area = np.array(
-        [
-            np.linalg.norm(np.cross(b - a, c - a)) / 2
-            for a, b, c in (stretched[face] for face in FACES)
-        ]
-    )
-    expected = np.bincount(FACES.flatten(), weights=np.repeat(area / 3, 3)) / area.sum()
-    assert area.sum() == pytest.approx(56)
-    np.testing.assert_allclose(weights, expected, rtol=1e-14)
 
 
 def test_area_weights_integrate_linear_functions_exactly_in_any_dimension():
@@ -510,17 +449,11 @@ def test_meshes_are_differentiable(atoms):
     ("mesh", "message"),
     [
         ((CORNERS, FACES + 1), r"Mesh 1: .* from 0 to 7, got \[5.0, 7.0, 8.0\] as face 2"),
-        ((CORNERS, FACES - 1), r"Mesh 1: .* from 0 to 7, got \[-1.0, 0.0, 2.0\] as face 0"),
-        ((FACES, CORNERS / 2), r"Mesh 1: .* from 0 to 11, got \[-0.5, -0.5, -0.5\] as face 0"),
         ((CORNERS, FACES / 2), r"Mesh 1: .* got \[0.0, 0.5, 1.5\] as face 0"),
         ((CORNERS, FACES[:, :2]), r"Mesh 1: .* faces of shape \(f, 3\) .* got shape \(12, 2\)"),
-        ((CORNERS, FACES[:0]), r"Mesh 1: .* faces of shape \(f, 3\) .* got shape \(0, 3\)"),
         ((CORNERS * 0, FACES), r"Mesh 1: expected areas with a positive, finite sum, got 0\.0"),
-        ((ON_A_LINE, FACES), r"Mesh 1: expected areas with a positive"),
-        ((CORNERS[:, :2], FACES), r"Mesh 1: expected 3 columns as in mesh 0, got 2"),
         ((CORNERS * np.nan, FACES), r"Mesh 1: expected finite coordinates, got nan"),
         (CORNERS, r"Mesh 1: expected a pair \(vertices, faces\)"),
-        ((CORNERS,), r"Mesh 1: expected a pair \(vertices, faces\)"),
     ],
 )
 def test_bad_meshes_are_named(mesh, message):
@@ -529,8 +462,6 @@ def test_bad_meshes_are_named(mesh, message):
             PointClouds.from_meshes([(CORNERS, FACES), mesh], atoms=atoms)
 
 
-def test_other_bad_meshes():
+def test_no_meshes():
     with pytest.raises(ValueError, match="at least one mesh"):
         PointClouds.from_meshes([])
-    with pytest.raises(ValueError, match="atoms: expected an integer >= 1, got 0"):
-        PointClouds.from_meshes([(CORNERS, FACES)], atoms=0)

@@ -1,7 +1,4 @@
-"""Gaussians and their mixtures: validation, rows, indices, samples, normalisation, immutability."""
-
-import copy
-import pickle
+"""Gaussians and their mixtures: validation, rows, labels, samples and normalisation."""
 
 import numpy as np
 import pytest
@@ -43,20 +40,6 @@ either = pytest.mark.parametrize("make", [gaussians, mixtures])
 
 
 # Construction
-
-
-def test_shapes():
-    single = gaussians()
-    assert (single.batch_shape, single.dim, single.labels) == ((), 2, None)
-    batch = gaussians(3, 4, dim=5)
-    assert (batch.batch_shape, len(batch), batch.dim) == ((3, 4), 4, 5)
-    assert (batch.mean.shape, batch.covariance.shape) == ((3, 4, 5), (3, 4, 5, 5))
-    mixed = mixtures(3, 4, components=6, dim=5)
-    assert (mixed.batch_shape, len(mixed), mixed.dim) == ((3, 4), 4, 5)
-    assert mixed.covariance.shape == (3, 4, 6, 5, 5)
-    assert mixed.weights.shape == (3, 4, 6)
-    assert mixed.sizes.unique().tolist() == [6]
-    assert (mixed.dtype, mixed.device) == (torch.float64, torch.device("cpu"))
 
 
 def test_point_masses_and_flat_gaussians_are_allowed():
@@ -111,11 +94,6 @@ def test_labels_follow():
     assert made.labels.tolist() == ["a", "b", "c"]
     for other in (made.as_mixtures(), made.normalize(), made.to("cpu"), made.sample(3)):
         assert other[[2, 0]].labels.tolist() == ["c", "a"]
-    assert made[1].labels == np.array("b")
-    assert copy.deepcopy(made) == made
-    assert made != Gaussians(made.mean, made.covariance)
-    with pytest.raises(ValueError, match="read-only"):
-        copy.deepcopy(made).labels[0] = "z"
 
 
 # Validation
@@ -179,10 +157,6 @@ def test_the_tolerance_is_relative_to_each_covariance():
         (np.zeros((0, 2)), np.zeros((0, 2, 2)), r"Mean: expected a non-empty .* got \(0, 2\)"),
         (np.zeros((3, 2)), np.eye(2), r"Covariance: expected shape \(3, 2, 2\) .* got \(2, 2\)\."),
         (np.zeros((3, 2)), np.ones((3, 2)), r"torch\.diag_embed\(variances\)"),
-        # Neither a shared covariance nor variances.
-        (np.zeros((2, 2)), np.eye(2), r"expected shape \(2, 2, 2\)"),
-        (np.zeros((3, 2), complex), np.ones((3, 2)), r"Mean: expected real numbers"),
-        (np.zeros((3, 2)), [["a"]], r"Covariance: expected real numbers"),
     ],
 )
 def test_mismatched_shapes_are_refused(mean, covariance, message):
@@ -202,42 +176,6 @@ def test_mismatched_shapes_of_mixtures_are_refused():
         GaussianMixtures.from_list([ragged()[0], (mean[0], covariance[0, :2], np.ones(3))])
     with pytest.raises(ValueError, match=r"Mixture 1: expected means of .* \(K, 2\), got \(3, 1\)"):
         GaussianMixtures.from_list([ragged()[0], (*parameters(3, 1), np.ones(3))])
-
-
-# Frozen, comparable, copyable
-
-
-@either
-def test_equality(make):
-    made = make(3)
-    assert (made == make(3)) is True
-    for other in (make(3, seed=1), made[:2], made.to(torch.float32), made.normalize(), None):
-        assert (made == other) is False
-    assert gaussians(3) != gaussians(3).as_mixtures()
-
-
-@either
-def test_pickle_and_deepcopy(make):
-    made = make(3)
-    for other in (pickle.loads(pickle.dumps(made)), copy.deepcopy(made), copy.copy(made)):
-        assert other == made
-    assert copy.deepcopy(made).mean.data_ptr() != made.mean.data_ptr()
-    leaf = torch.zeros(3, 2, dtype=torch.float64, requires_grad=True)
-    inside = Gaussians(2 * leaf, torch.zeros(3, 2, 2, dtype=torch.float64))
-    for other in (pickle.loads(pickle.dumps(inside)), copy.deepcopy(inside)):
-        assert other == inside
-        assert other.mean.requires_grad
-        assert not other.covariance.requires_grad
-
-
-def test_repr():
-    assert repr(gaussians(3)) == "Gaussians(3 Gaussians, d=2, float64)"
-    assert repr(gaussians(dim=1)) == "Gaussians(1 Gaussian, d=1, float64)"
-    assert repr(gaussians(3, 4).to(torch.float32)) == "Gaussians(3 x 4 Gaussians, d=2, float32)"
-    made = GaussianMixtures.from_list(ragged())
-    assert repr(made) == "GaussianMixtures(3 mixtures, 1-3 components, d=2, float64)"
-    assert repr(made[0]) == "GaussianMixtures(1 mixture, 1 component, d=2, float64)"
-    assert repr(made[[]]) == "GaussianMixtures(0 mixtures, no components, d=2, float64)"
 
 
 # Gradients
@@ -314,27 +252,14 @@ def test_the_layout_of_rows():
     ("kind", "rows", "dim", "message"),
     [
         (Gaussians, np.ones((2, 7)), 2, r"width dim \+ dim\^2 = 6 .* \(2, 7\)"),
-        (Gaussians, np.ones((2, 12)), 2, r"width dim \+ dim\^2 = 6 .* \(2, 12\)"),
-        (Gaussians, np.ones((0, 6)), 2, r"at least one row, got shape \(0, 6\)"),
-        (Gaussians, np.ones((2, 6)), 0, r"dim: expected an integer >= 1, got 0"),
         (Gaussians, [[0, 0, 1, 2, 2, 1.0]], 2, r"Gaussian 0: .* eigenvalues are >= 0, got -1"),
         (GaussianMixtures, np.ones((2, 6)), 2, r"dim \+ dim\^2 \+ 1 = 7 .* \(2, 6\)"),
-        (GaussianMixtures, np.ones((2, 0)), 2, r"dim \+ dim\^2 \+ 1 = 7 .* \(2, 0\)"),
-        (
-            GaussianMixtures,
-            [[0, 1, 1, 0, -1.0, 1]],
-            1,
-            r"Mixture 0, component 1: .* eigenvalues are >= 0, got -1",
-        ),
         (GaussianMixtures, [[0, 1, 1, 0, 1, -1.0]], 1, r"Mixture 0: expected finite weights >= 0"),
     ],
 )
 def test_rows_are_validated(kind, rows, dim, message):
     with pytest.raises(ValueError, match=message):
         kind.unpack(rows, dim)
-
-
-# Indices
 
 
 # Samples
@@ -390,8 +315,6 @@ def test_samples_are_seeded_and_keep_batch_axes(make):
     assert made[0][0].sample(5).points.shape == (5, 2)
     made.mean.requires_grad_()
     assert not made.sample(2).points.requires_grad
-    with pytest.raises(ValueError, match="n: expected an integer >= 1, got 0"):
-        made.sample(0)
 
 
 # Normalisation
@@ -435,7 +358,7 @@ def test_normalize_of_mixtures_pools_their_components():
     assert made[:1].normalize(made).pack().shape == (1, 21)
 
 
-def test_normalize_refuses_invalid_scales_and_other_kinds():
+def test_normalize_refuses_constant_coordinates():
     mean, covariance = parameters(3, 2)
     mean[:, 1], covariance[:, 1], covariance[:, :, 1] = 0.1, 0, 0
     made = Gaussians(mean, covariance)
@@ -446,6 +369,3 @@ def test_normalize_refuses_invalid_scales_and_other_kinds():
         GaussianMixtures.unpack(padded, 2).normalize()
     covariance[0, 1, 1] = 1e-30
     Gaussians(mean, covariance).normalize()
-    for other in (np.ones(2), made.as_mixtures(), gaussians(4, dim=3)):
-        with pytest.raises(TypeError, match="Expected like to be Gaussians of dimension 2, got"):
-            made.normalize(other)

@@ -22,31 +22,13 @@ from gp_distributions import (
     SparseDistributionGP,
 )
 from gp_distributions.measures.arrays import object_array
-from gp_distributions.measures.names import Names, check_names, index_names
+from gp_distributions.measures.names import Names, check_names
 from gp_distributions.warnings import OrderWarning
 
 pytestmark = pytest.mark.usefixtures("short_fits")
 
 CLOUDS = PointClouds.from_list({number: [[float(number)]] for number in (101, 103, 102)})
 AGES = pd.DataFrame({"age": [50.0, 60.0, 70.0]}, index=pd.Index([101, 103, 102], name="patient"))
-
-
-@pytest.mark.parametrize(
-    ("index", "counted"),
-    [
-        (pd.RangeIndex(2), True),
-        (pd.Index([0, 2]), True),  # what a filter of rows leaves
-        (pd.RangeIndex(2, name="row"), False),
-        (pd.Index([0, 2], name="patient"), False),
-        (pd.Index(["ann", "bob"]), False),
-        (pd.Index([0.0, 2.0]), False),
-    ],
-)
-def test_which_indices_may_count_rows(index: pd.Index, counted: bool) -> None:
-    names = index_names(pd.Series([1.0, 2.0], index=index))
-    assert names is not None
-    assert names.listed() == list(index)
-    assert names.counted == counted
 
 
 def check(names: list[Any], others: list[Any], *, counted: bool = False) -> None:
@@ -163,16 +145,8 @@ def test_numbered_targets_beside_names() -> None:
 class TestFolds:
     """In a fold, an index that counts rows is one of integers, which are not names."""
 
-    @pytest.mark.parametrize("second", [{"age": Y}, {"other": BAGS}])
-    def test_frames(self, second: Any) -> None:
-        X = pd.DataFrame({"cells": BAGS, **second})
-        scores = cross_val_score(
-            DistributionGPRegressor(restarts=0), X, pd.Series(Y, index=NAMES), cv=FOLDS
-        )
-        assert np.isfinite(scores).all()
-
     @pytest.mark.filterwarnings("ignore::gp_distributions.warnings.OrderWarning")
-    @pytest.mark.parametrize("labels", [NAMES, list(range(101, 109))])
+    @pytest.mark.parametrize("labels", [NAMES, list(range(101, 109)), list(range(1, 9))])
     def test_clouds(self, labels: list[Any]) -> None:
         clouds = PointClouds.from_list(dict(zip(labels, BAGS, strict=True)))
         table = pd.DataFrame({"age": Y})
@@ -188,15 +162,6 @@ class TestFolds:
                 DistributionGP(X, Y[kept])
                 DistributionGP(X, part["age"])
                 DistributionGP(X, pd.Series(Y[kept], index=clouds[kept].labels))
-
-    def test_rows_beside_numbers_of_patients(self) -> None:
-        clouds = PointClouds.from_list(dict(zip(range(1, 9), BAGS, strict=True)))
-        table = pd.DataFrame({"age": Y})
-        for kept in (slice(None), [0, 1, 2, 4]):
-            DistributionGP(
-                MixedInputs(cells=clouds[kept], covariates=table.iloc[kept]),
-                table["age"].iloc[kept],
-            )
 
     @pytest.mark.parametrize("second", [{"age": Y}, {"other": BAGS}])
     def test_another_order_is_an_error(self, second: Any) -> None:

@@ -290,9 +290,3 @@ def test_normalize_keeps_normals(shapes: PointClouds) -> None:
         shapes.normalize(scale=[1.0, 2.0])
     with pytest.raises(TypeError, match="with normals"):
         shapes.normalize(like=PointClouds(shapes.points, shapes.weights))
-
-
-def test_pairs_refuse_normals(shapes: PointClouds) -> None:
-    with pytest.raises(ValueError, match="without normals"):
-        shapes.pairs()
-    assert not PointClouds(shapes.positions, shapes.weights, geometric=True).pairs().geometric

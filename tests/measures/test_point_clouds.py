@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from gp_distributions.measures import (
-    GaussianMixtures,
     Gaussians,
     PointClouds,
     ReferenceMeasure,
@@ -56,15 +55,6 @@ def test_strides_do_not_change_weights():
     assert PointClouds(points, strided) == PointClouds(points, weights)
 
 
-def test_shapes():
-    single = PointClouds(np.zeros((5, 2)))
-    assert (single.batch_shape, single.dim, single.sizes.shape) == ((), 2, ())
-    batch = PointClouds(np.zeros((3, 4, 5, 2)))
-    assert (batch.batch_shape, len(batch), batch.sizes.shape) == ((3, 4), 4, (3, 4))
-    assert batch.labels is None
-    assert (batch.dtype, batch.device) == (torch.float64, torch.device("cpu"))
-
-
 def test_a_single_cloud_has_no_length_and_is_not_iterable():
     single = PointClouds(np.zeros((5, 2)))
     with pytest.raises(TypeError, match="single cloud"):
@@ -76,13 +66,8 @@ def test_a_single_cloud_has_no_length_and_is_not_iterable():
 def test_repr():
     bags = [np.zeros((n, 2)) for n in (27, 496, 100)]
     assert repr(PointClouds.from_list(bags)) == "PointClouds(3 clouds, 27-496 atoms, d=2, float64)"
-    assert (
-        repr(PointClouds(np.zeros((4, 50, 3)))) == "PointClouds(4 clouds, 50 atoms, d=3, float64)"
-    )
     batch = PointClouds(np.zeros((3, 200, 2, 1)))
     assert repr(batch) == "PointClouds(3 x 200 clouds, 2 atoms, d=1, float64)"
-    single = PointClouds(np.zeros((1, 2))).to(torch.float32)
-    assert repr(single) == "PointClouds(1 cloud, 1 atom, d=2, float32)"
     assert repr(batch[[]]) == "PointClouds(3 x 0 clouds, no atoms, d=1, float64)"
 
 
@@ -130,13 +115,10 @@ def test_a_bag_of_weight_zero_is_named():
         (np.zeros(3), r"shape \(3,\); write n numbers as an array of shape \(n, 1\)"),
         (np.zeros((0, 2, 2)), r"non-empty array .*, got shape \(0, 2, 2\)"),
         (np.array([[1.0, None]]), r"Points: expected real numbers, got None at \(0, 1\)"),
-        (np.zeros((3, 2), complex), r"Points: expected real numbers, got 0j at"),
         (
             torch.zeros(3, 2, dtype=torch.complex64),
             r"Points: expected real numbers, got torch\.complex64",
         ),
-        ([["1", "2"]], r"Points: expected real numbers, got '1' at"),
-        (np.zeros((3, 2), "M8[s]"), r"Points: expected real numbers, got datetime"),
         (np.ma.masked_less(np.zeros((3, 2)), 1), r"Points: .* masked array"),
         ([np.zeros((3, 2)), np.zeros((4, 2))], r"unequal lengths; .* PointClouds\.from_list"),
         ([torch.zeros(3, 2), torch.zeros(4, 2)], r"unequal lengths; .* PointClouds\.from_list"),
@@ -147,13 +129,10 @@ def test_values_that_are_not_arrays_of_points_are_refused(points, message):
         PointClouds(points)
 
 
-@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
 @pytest.mark.parametrize(
     "sparse",
     [
         lambda: torch.eye(3).to_sparse(),
-        lambda: torch.eye(3).to_sparse_csr(),
-        lambda: [torch.eye(3).to_sparse()] * 2,
         lambda: scipy.sparse.eye_array(3),
     ],
 )
@@ -167,14 +146,7 @@ def test_values_that_are_not_arrays_of_points_are_refused(points, message):
         (PointClouds.from_images, "Images"),
         (lambda x: PointClouds.from_curves([np.eye(3), x]), "Curve 1"),
         (lambda x: PointClouds.from_meshes([(np.eye(3), x)]), "Faces of mesh 0"),
-        (lambda x: PointClouds(np.eye(3)).normalize(scale=x), "scale"),
-        (lambda x: Gaussians(x, np.eye(3)), "Mean"),
         (lambda x: Gaussians(np.zeros(3), x), "Covariance"),
-        (
-            lambda x: GaussianMixtures.from_list([(x, np.ones((3, 3, 3)), np.ones(3))]),
-            "Mixture 0: Mean",
-        ),
-        (lambda x: GaussianMixtures.unpack(x, 1), "Rows"),
         (ReferenceMeasure, "Points"),
     ],
 )
@@ -205,10 +177,8 @@ def test_other_real_dtypes_become_double(dtype):
     "make",
     [
         lambda: PointClouds(np.zeros((3, 2), np.float32)),
-        lambda: PointClouds(torch.zeros(3, 2), torch.ones(3)),
         lambda: PointClouds.from_list([np.zeros((3, 2), np.float32), torch.zeros(1, 2)]),
         lambda: PointClouds.from_images(torch.ones(3, 2, 2)),
-        lambda: PointClouds.from_curves([torch.eye(3)]),
         lambda: PointClouds.from_meshes([(torch.eye(3), [[0, 1, 2]])]),
         lambda: PointClouds.unpack(torch.ones(3, 2), 1),
     ],
@@ -229,7 +199,6 @@ def test_single_precision_is_kept_with_one_warning_at_the_caller(make):
     "make",
     [
         lambda: PointClouds(np.zeros((3, 2), np.float32), np.ones(3)),
-        lambda: PointClouds(torch.zeros(3, 2), np.ones(3, int)),
         lambda: PointClouds.from_list([np.zeros((3, 2), np.float32), np.zeros((3, 2))]),
         lambda: PointClouds.from_list([torch.zeros(3, 2), torch.zeros(3, 2, dtype=torch.int64)]),
     ],
@@ -254,11 +223,6 @@ def test_the_container_is_immutable_and_detached_from_arrays():
         del made.points
     with pytest.raises(TypeError, match="unhashable"):
         hash(made)
-
-
-def test_a_tensor_of_the_right_kind_is_kept():
-    points = torch.zeros(3, 2, 1, dtype=torch.float64)
-    assert PointClouds(points).points is points
 
 
 def test_equality():
@@ -389,12 +353,10 @@ def test_pack_removes_padding_but_not_atoms():
     ("rows", "dim", "message"),
     [
         (np.ones((2, 7)), 2, r"dim \+ 1 = 3 .* \(2, 7\)"),
-        (np.ones((2, 0)), 2, r"dim \+ 1 = 3 .* \(2, 0\)"),
         (np.ones((0, 6)), 2, r"at least one row, got shape \(0, 6\)"),
         (np.ones((2, 6)), 0, r"dim: expected an integer >= 1, got 0"),
         (np.array([[0, 0, 1.0], [0, 0, -1]]), 2, r"Bag 1: expected finite weights >= 0, got -1\.0"),
         (np.array([[0, 0, 1.0], [0, np.nan, 1]]), 2, r"Bag 1: expected finite coordinates"),
-        (np.array([["a", "b"]]), 1, r"Rows: expected real numbers"),
     ],
 )
 def test_rows_are_validated(rows, dim, message):
@@ -413,13 +375,9 @@ def test_rows_are_validated(rows, dim, message):
         ([4, 0, -1], [4, 0, 5]),
         (np.array([4, 0, -1], dtype=np.int32), [4, 0, 5]),
         (torch.tensor([4, 0, -1], dtype=torch.int32), [4, 0, 5]),
-        (torch.tensor([4]), [4]),
-        (range(2, 4), [2, 3]),
         ([True, False, True, False, False, True], [0, 2, 5]),
         (np.arange(6) > 3, [4, 5]),
-        (torch.arange(6) > 3, [4, 5]),
         ([], []),
-        (np.zeros(6, dtype=bool), []),
     ],
 )
 def test_selections(index, picked):
@@ -454,7 +412,6 @@ def test_the_index_is_along_the_last_batch_axis():
         ([0, -7], IndexError, "index -7 is out of bounds .* size 6"),
         ([True, False], IndexError, "axis is 6 but size of .* boolean axis is 2"),
         ((0, 1), IndexError, "too many indices"),
-        ([0.5], IndexError, "integer"),
         ("a", IndexError, "integers"),
     ],
 )
@@ -468,7 +425,6 @@ def test_invalid_indices_are_refused(index, error, message):
 
 
 def test_resample_draws_atoms_by_weight():
-    rng = np.random.default_rng(0)
     made = PointClouds(np.arange(5.0)[:, None], np.array([0, 0.1, 0, 0.6, 0.3]))
     draws = 20_000
     drawn = made.resample(draws, seed=1)
@@ -477,10 +433,7 @@ def test_resample_draws_atoms_by_weight():
     assert share[[0, 2]].tolist() == [0, 0]
     error = (share - made.weights).abs() / (made.weights * (1 - made.weights) / draws).sqrt()
     assert error[made.weights > 0].max() < 5
-    for _ in range(3):
-        seed = int(rng.integers(100))
-        assert made.resample(7, seed=seed) == made.resample(7, seed=seed)
-    assert made.resample(7, seed=1) != made.resample(7, seed=2)
+    assert made.resample(7, seed=1) == made.resample(7, seed=1) != made.resample(7, seed=2)
 
 
 def test_resample_keeps_batch_axes_draws_apart_and_takes_generators():
@@ -535,11 +488,6 @@ def test_normalize_ignores_order_padding_and_split_atoms(seed):
     )
     one, two = made.normalize(), made.normalize(like=other)
     torch.testing.assert_close(one.points, two.points, rtol=1e-12, atol=1e-12)
-
-
-def test_normalize_counts_each_cloud_once():
-    made = PointClouds.from_list([np.zeros((100, 1)), np.ones((1, 1))])
-    assert made.normalize()[1].points[0].item() == pytest.approx(1)
 
 
 def test_normalize_without_clouds():

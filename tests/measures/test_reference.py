@@ -29,11 +29,6 @@ def test_keeps_points_and_normalises_weights() -> None:
     assert not any(p.requires_grad for p in reference.parameters())
 
 
-def test_one_atom() -> None:
-    reference = ReferenceMeasure([[2.0, 3.0]])
-    torch.testing.assert_close(reference.points, torch.tensor([[2.0, 3.0]]).double())
-
-
 def test_bad_arguments() -> None:
     with pytest.raises(ValueError, match=r"positive weights, got .* weights"):
         ReferenceMeasure([[0.0], [1.0]], [1.0, 0.0])
@@ -49,9 +44,12 @@ def test_bad_arguments() -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_methods(method: str, dim: int) -> None:
     X = clouds(dim)
+    batch = PointClouds(X.points.unflatten(0, (3, 5)))
     one = ReferenceMeasure.from_data(X, 8, method=method, seed=3)  # type: ignore[arg-type]
-    two = ReferenceMeasure.from_data(X, 8, method=method, seed=3)  # type: ignore[arg-type]
+    two = ReferenceMeasure.from_data(batch, 8, method=method, seed=3)  # type: ignore[arg-type]
     assert torch.equal(one.points, two.points)
+    single = ReferenceMeasure.from_data(X[0], 8, method=method)  # type: ignore[arg-type]
+    assert single.points.isfinite().all()
     assert one.points.dtype == torch.float64
     assert 1 <= one.size <= 8
     assert one.size == 8 or method in ("grid", "sphere", "kmeans")
@@ -82,17 +80,6 @@ def test_mean_shape_of_point_masses_is_their_mean(size: int) -> None:
         spread = PointClouds(points + torch.arange(3.0).double()[:, None])
         found = ReferenceMeasure.from_data(spread, size, method="mean_shape")
         torch.testing.assert_close(found.points, points.mean(0) + 1)
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_batch_axes_and_single_clouds(method: str) -> None:
-    X = clouds()
-    batch = PointClouds(X.points.unflatten(0, (3, 5)))
-    one = ReferenceMeasure.from_data(X, 8, method=method)  # type: ignore[arg-type]
-    two = ReferenceMeasure.from_data(batch, 8, method=method)  # type: ignore[arg-type]
-    assert torch.equal(one.points, two.points)
-    single = ReferenceMeasure.from_data(X[0], 8, method=method)  # type: ignore[arg-type]
-    assert single.points.isfinite().all()
 
 
 def test_kmeans_agrees_with_scipy_without_its_warnings(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,17 +115,3 @@ def test_too_few_distinct_atoms_raise_a_warning() -> None:
     torch.testing.assert_close(
         reference.points.sort(0).values, torch.arange(12.0, dtype=torch.float64).reshape(6, 2)
     )
-
-
-def test_arguments_in_the_order_of_the_design() -> None:
-    X = PointClouds(torch.rand(4, 6, 2, dtype=torch.float64))
-    reference = ReferenceMeasure.from_data(X, 5, "sample", 1)
-    same = ReferenceMeasure.from_data(X, size=5, method="sample", seed=1)
-    assert torch.equal(reference.points, same.points)
-    assert X.resample(3, 2) == X.resample(3, seed=2)
-    assert X.normalize(X[:2], 3.0) == X.normalize(like=X[:2], scale=3.0)
-    assert PointClouds.from_curves(X.points, False, 7) == PointClouds.from_curves(
-        X.points, closed=False, atoms=7
-    )
-    meshes = [(X.points[0], [[0, 1, 2], [3, 4, 5]])]
-    assert PointClouds.from_meshes(meshes, 7, 1) == PointClouds.from_meshes(meshes, atoms=7, seed=1)

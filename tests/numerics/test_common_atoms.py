@@ -30,10 +30,6 @@ SUPPORTS = {
 }
 
 
-def without_sharing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mean_embeddings, "common_atoms", lambda x1, x2: None)
-
-
 def on(support: Tensor, *shape: int, seed: int = 0) -> tuple[Tensor, Tensor]:
     weights = random(*shape, len(support), seed=seed).abs()
     return support.expand(*shape, *support.shape), weights / weights.sum(-1, keepdim=True)
@@ -60,31 +56,20 @@ class TestFinds:
 def test_agrees_with_clouds_anywhere(
     place: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """In values, and in gradients in weights and in atoms that move independently."""
     monkeypatch.setattr(mean_embeddings, "_STRIP", 17)
+    kernel, factors = ISOTROPIC[name], random(4, 3, seed=2)
     one, two = on(SUPPORTS[place], 4), on(SUPPORTS[place], 3, seed=1)
-    kernel = ISOTROPIC[name]
-    actual = inner_products(kernel, *one, *two)
-    within = inner_products(kernel, *one, *one, symmetric=True)
-    without_sharing(monkeypatch)
-    torch.testing.assert_close(actual, inner_products(kernel, *one, *two), rtol=1e-12, atol=1e-15)
-    torch.testing.assert_close(within, inner_products(kernel, *one, *one), rtol=1e-12, atol=1e-15)
+    tensors = [t.clone().requires_grad_() for t in (*one, *two)]
 
+    def results() -> tuple[list[Tensor], tuple[Tensor, ...]]:
+        tracked = inner_products(kernel, *tensors)
+        within = inner_products(kernel, *one, *one, symmetric=True)
+        values = [tracked, inner_products(kernel, *one, *two), within]
+        return values, torch.autograd.grad((factors * tracked).sum(), tensors)
 
-@pytest.mark.parametrize("name", ISOTROPIC)
-@pytest.mark.parametrize("place", SUPPORTS)
-def test_gradients_are_those_of_clouds_anywhere(
-    place: str, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Gradients in weights, and in atoms that move independently."""
-    tensors = [*on(SUPPORTS[place], 4), *on(SUPPORTS[place], 3, seed=1)]
-    tensors = [t.clone().requires_grad_() for t in tensors]
-    factors = random(4, 3, seed=2)
-
-    def gradients() -> tuple[Tensor, ...]:
-        products = inner_products(ISOTROPIC[name], *tensors)
-        return torch.autograd.grad((factors * products).sum(), tensors)
-
-    actual = gradients()
-    without_sharing(monkeypatch)
-    for one, other in zip(actual, gradients(), strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-13)
+    values, gradients = results()
+    monkeypatch.setattr(mean_embeddings, "common_atoms", lambda x1, x2: None)
+    expected = results()
+    torch.testing.assert_close(values, expected[0], rtol=1e-12, atol=1e-15)
+    torch.testing.assert_close(gradients, expected[1], rtol=1e-10, atol=1e-13)

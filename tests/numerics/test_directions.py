@@ -71,18 +71,6 @@ def test_energy_is_less_than_that_of_bases_and_of_random_directions(dim: int, se
         assert found < energy(torch.nn.functional.normalize(random, dim=-1))
 
 
-@pytest.mark.parametrize("dim", [3, 5])
-def test_energy_is_a_local_minimum(dim: int) -> None:
-    """Small moves along the sphere raise the energy to second order, but not to first order."""
-    directions = sphere_directions(dim, 30)
-    found = energy(directions)
-    generator = torch.Generator().manual_seed(0)
-    for _ in range(10):
-        move = torch.randn(directions.shape, generator=generator, dtype=torch.float64)
-        moved = torch.nn.functional.normalize(directions + 0.01 * move, dim=-1)
-        assert energy(moved) > found
-
-
 @pytest.mark.parametrize("number", [513, 600])
 @pytest.mark.parametrize("dim", [3, 10])
 def test_many_directions_are_orthonormal_bases(dim: int, number: int) -> None:

@@ -51,16 +51,6 @@ def test_quadrature(name: str, dim: int) -> None:
 
 
 @pytest.mark.parametrize("name", CLOSED)
-def test_without_spread_it_is_the_kernel(name: str) -> None:
-    kernel = gaussian_expectation(EMBEDDING_KERNELS[name], 3)
-    x, y = gaussians(4, dim=3), gaussians(5, dim=3, seed=1)
-    x[:, 3:], y[:, 3:] = 0, 0
-    assert kernel is not None
-    expected = EMBEDDING_KERNELS[name].matrix(x[:, :3], y[:, :3])
-    torch.testing.assert_close(kernel.matrix(x, y), expected, rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize("name", CLOSED)
 @pytest.mark.parametrize("spread", [0.0, 1.0])
 def test_gradient(name: str, spread: float) -> None:
     """Gradients in means and covariances, including covariances of zero."""

@@ -25,7 +25,6 @@ CLOUDS = PointClouds(torch.arange(4.0, dtype=torch.float64)[:, None, None])
 Y = [1.0, 2.0, 4.0, -999.0]
 MASKED = np.ma.masked_equal(Y, -999.0)
 COMPLEX = torch.tensor([1.0, 2.0, 4.0, 5.0j])
-REGRESSOR = DistributionGPRegressor(restarts=0)
 USES: dict[str, Callable[[Any], Any]] = {
     "targets": lambda y: DistributionGP(CLOUDS, y),
     "variances": lambda y: DistributionGP(CLOUDS, [1.0, 2.0, 4.0, 3.0], train_Yvar=y),
@@ -48,14 +47,11 @@ def test_complex_tensors(use: str) -> None:
         USES[use](COMPLEX)
 
 
-def test_masked_targets_of_estimators() -> None:
-    with pytest.raises(ValueError, match="a masked array"):
-        REGRESSOR.fit(CLOUDS, MASKED)
-
-
-def test_masked_labels() -> None:
+def test_masked_labels_and_targets_of_estimators() -> None:
     labels = np.ma.masked_equal([0, 1, 0, 9], 9)
     with pytest.raises(ValueError, match="Labels: expected an array, got a masked array"):
         ClassificationGP(CLOUDS, labels)
     with pytest.raises(ValueError, match="a masked array"):
         KernelRidgeClassifier(CLOUDS, labels, SlicedWassersteinKernel(1), ridge=0.1)
+    with pytest.raises(ValueError, match="a masked array"):
+        DistributionGPRegressor().fit(CLOUDS, MASKED)

@@ -1,6 +1,5 @@
 """Inner products of mean embeddings against double loops, and their memory."""
 
-import itertools
 import math
 from typing import Any
 
@@ -77,20 +76,6 @@ def test_loops(name: str, tracked: bool) -> None:
 @pytest.mark.parametrize("ragged", [False, True])
 def test_blocks_change_nothing(block: int, ragged: bool, tracked: bool) -> None:
     assert_agrees_with_loops("gaussian", ragged=ragged, tracked=tracked)
-
-
-@pytest.mark.parametrize(
-    ("shape1", "shape2"), [((2, 3), (2, 3)), ((2, 1), (3,)), ((), (2, 3)), ((2, 3), ())]
-)
-def test_batches_broadcast(shape1: tuple[int, ...], shape2: tuple[int, ...], block: int) -> None:
-    kernel = GaussianKernel()
-    (x1, w1), (x2, w2) = clouds(*shape1, 4, 5), clouds(*shape2, 3, 6, seed=1)
-    actual = inner_products(kernel, x1, w1, x2, w2)
-    assert actual.shape == (2, 3, 4, 3)
-    for i, j in itertools.product(range(2), range(3)):
-        one = x1.expand(2, 3, 4, 5, 2)[i, j], w1.expand(2, 3, 4, 5)[i, j]
-        two = x2.expand(2, 3, 3, 6, 2)[i, j], w2.expand(2, 3, 3, 6)[i, j]
-        torch.testing.assert_close(actual[i, j], by_loops(kernel, *one, *two), rtol=1e-12, atol=0)
 
 
 @pytest.mark.parametrize("symmetric", [False, True])

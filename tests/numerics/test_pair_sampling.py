@@ -32,12 +32,3 @@ def test_extreme_weights(tiny, place):
         weights, 999, self_pairs=False, generator=torch.Generator().manual_seed(0)
     )
     assert ((first == place) ^ (second == place)).all()
-
-
-@pytest.mark.parametrize("self_pairs", [False, True])
-def test_atoms_of_weight_zero_are_never_drawn(self_pairs):
-    generator = torch.Generator().manual_seed(0)
-    weights = torch.tensor([[0.0, 1.0, 0.0, 1.0, 0.0]])
-    first, second = draw_pairs(weights, 10_000, self_pairs=self_pairs, generator=generator)
-    assert set(torch.cat([first, second]).flatten().tolist()) == {1, 3}
-    assert self_pairs or (first != second).all()

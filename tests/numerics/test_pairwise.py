@@ -49,20 +49,6 @@ class TestBoth:
         assert_same(distance(x1, x2), by_scipy(x1, x2, name))
         assert_same(distance(x2, x1), by_scipy(x2, x1, name))
 
-    @pytest.mark.parametrize(
-        ("shape1", "shape2"), [((2, 3), ()), ((), (2, 3)), ((2, 3), (2, 3)), ((2, 1), (3,))]
-    )
-    def test_batches(
-        self, distance: Metric, name: str, shape1: tuple[int, ...], shape2: tuple[int, ...]
-    ) -> None:
-        x1, x2 = random(*shape1, 4, 5), random(*shape2, 6, 5, seed=1)
-        actual = distance(x1, x2)
-        assert actual.shape == (2, 3, 4, 6)
-        for i in range(2):
-            for j in range(3):
-                one, two = x1.expand(2, 3, 4, 5)[i, j], x2.expand(2, 3, 6, 5)[i, j]
-                assert_same(actual[i, j], by_scipy(one, two, name))
-
     def test_large_common_offset_costs_no_digits(self, distance: Metric, name: str) -> None:
         """Offset and differences are exact in floating point, so the distances must be accurate.
 

@@ -1,16 +1,13 @@
 """Cell averages of quantile functions, against integration in rational arithmetic."""
 
 from fractions import Fraction
-from itertools import pairwise
 
-import ot
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from gp_distributions.numerics import quantiles
 from gp_distributions.numerics.quantiles import (
     cell_quantiles,
     uniform_cell_quantiles,
@@ -59,33 +56,12 @@ def random_weights(*shape: int, seed: int = 1) -> Tensor:
     return weights / weights.sum(-1, keepdim=True)
 
 
-def exact_distance(
-    x: Tensor, y: Tensor, p: int, a: Tensor | None = None, b: Tensor | None = None
-) -> float:
-    """W_p to the power p, by POT."""
-    a, b = (w if w is None else w.numpy() for w in (a, b))
-    return float(ot.wasserstein_1d(x.numpy(), y.numpy(), a, b, p=p))
-
-
 @pytest.mark.parametrize(("size", "num_cells"), SIZES)
 def test_uniform_is_the_integral(size: int, num_cells: int) -> None:
     values = random_values(size)
     expected = exact_cell_averages(values.tolist(), [1] * size, num_cells)
     actual = uniform_cell_quantiles(values, num_cells)
     torch.testing.assert_close(actual, expected, rtol=0, atol=rounding(values, num_cells))
-
-
-@pytest.mark.parametrize(("size", "num_cells"), [(7, 5), (5, 7), (30, 4), (1001, 100)])
-def test_sums_over_cells_are_a_matrix_product(
-    size: int, num_cells: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    values = random_values(2, size)
-    monkeypatch.setattr(quantiles, "_MANY", 10**9)
-    product = uniform_cell_quantiles(values, num_cells)
-    monkeypatch.setattr(quantiles, "_MANY", 0)
-    torch.testing.assert_close(
-        uniform_cell_quantiles(values, num_cells), product, rtol=0, atol=1e-14
-    )
 
 
 @settings(deadline=None, max_examples=40)
@@ -105,55 +81,6 @@ def test_ties_zero_weights_and_kinks_in_every_combination(
     expected = exact_cell_averages(values.tolist(), counts, num_cells)
     actual = weighted_cell_quantiles(values, weights, num_cells).detach()
     torch.testing.assert_close(actual, expected, rtol=0, atol=rounding(values, num_cells))
-
-
-@pytest.mark.parametrize("shape", [(3,), (2, 3), (2, 1, 3)])
-def test_batches_agree_with_a_loop(shape: tuple[int, ...]) -> None:
-    values, weights = random_values(*shape, 5), random_weights(*shape, 5)
-    flat = list(zip(values.reshape(-1, 5), weights.reshape(-1, 5), strict=True))
-    expected = torch.stack([weighted_cell_quantiles(v, w, 7) for v, w in flat])
-    actual = weighted_cell_quantiles(values, weights, 7)
-    torch.testing.assert_close(actual, expected.unflatten(0, shape), rtol=0, atol=0)
-    expected = torch.stack([uniform_cell_quantiles(v, 7) for v, _ in flat])
-    # Rounding of a matrix product may depend on its shape.
-    torch.testing.assert_close(
-        uniform_cell_quantiles(values, 7),
-        expected.unflatten(0, shape),
-        rtol=0,
-        atol=rounding(values, 7),
-    )
-
-
-class TestContraction:
-    """Distances of cell averages against exact distances of quantile functions."""
-
-    # Each divides the next, so averages over coarse cells are averages of those over finer cells.
-    CELLS = (1, 5, 10, 50, 100, 1000)
-
-    @pytest.mark.parametrize("p", [1, 2])
-    @pytest.mark.parametrize("weighted", [False, True])
-    def test_never_overestimates_and_converges_from_below(self, p: int, weighted: bool) -> None:
-        x, y = random_values(13), 1.5 * random_values(17, seed=2) + 0.3
-        a, b = (random_weights(13), random_weights(17, seed=3)) if weighted else (None, None)
-
-        def averages(values: Tensor, weights: Tensor | None, num_cells: int) -> Tensor:
-            if weights is None:
-                return uniform_cell_quantiles(values, num_cells)
-            return weighted_cell_quantiles(values, weights, num_cells)
-
-        distances = [
-            float((averages(x, a, n) - averages(y, b, n)).abs().pow(p).mean()) for n in self.CELLS
-        ]
-        exact = exact_distance(x, y, p, a, b)
-        for coarse, fine in pairwise([*distances, exact]):
-            assert coarse <= fine * (1 + 1e-12)
-        # Over a cell, the difference f of two quantile functions varies by at most the sum of their
-        # ranges there: |f|'s average exceeds |average f| by half of that at most, f^2's exceeds
-        # (average f)^2 by a quarter of its square (Popoviciu).
-        span = float(x.max() - x.min() + y.max() - y.min())
-        for distance, num_cells in zip(distances, self.CELLS, strict=True):
-            gap = span / 2 if p == 1 else span**2 / 4
-            assert exact - distance <= gap / num_cells
 
 
 class TestGradient:

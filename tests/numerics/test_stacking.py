@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from scipy.optimize import LinearConstraint, minimize
 from torch import Tensor
 
 from gp_distributions.numerics.predictions import stacking_weights
@@ -48,27 +47,6 @@ def test_prior_keeps_every_model(prior: float, count: int, models: int, spread: 
     derivatives = (found - mixture).exp().sum(0) + prior / weights
     expected = torch.full_like(derivatives, count + models * prior)
     torch.testing.assert_close(derivatives, expected, rtol=2e-3, atol=0)
-    best = objective(found, weights) + prior / count * weights.log().sum().item()
-    for other in torch.eye(models, dtype=torch.float64):
-        moved = 0.999 * weights + 0.001 * other
-        assert best >= objective(found, moved) + prior / count * moved.log().sum().item()
-
-
-def test_agrees_with_another_optimiser() -> None:
-    found = densities(60, 5, 1.0)
-    p = (found - found.amax(-1, keepdim=True)).exp().numpy()
-    other = minimize(
-        lambda w: -np.log(p @ w).mean(),
-        np.full(5, 0.2),
-        jac=lambda w: -(p / (p @ w)[:, None]).mean(0),
-        method="SLSQP",
-        bounds=[(0, 1)] * 5,
-        constraints=LinearConstraint(np.ones((1, 5)), 1, 1),
-        options={"ftol": 1e-14, "maxiter": 300},
-    )
-    weights = stacking_weights(found)
-    np.testing.assert_allclose(weights.numpy(), other.x, atol=1e-6)
-    assert objective(found, weights) >= objective(found, torch.from_numpy(other.x)) - 1e-12
 
 
 def test_units_of_targets_do_not_matter() -> None:

@@ -40,13 +40,6 @@ def test_agrees_with_the_whole(shape: tuple[int, ...], batch: tuple[int, ...]) -
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
 
 
-def test_derivatives() -> None:
-    def function(*inputs: Tensor) -> Tensor:
-        return entrywise(of(*inputs), MATRIX, inputs)
-
-    assert torch.autograd.gradcheck(function, parameters(1, 1))
-
-
 def test_no_operation_sees_the_whole_matrix() -> None:
     sizes = []
 

@@ -20,16 +20,6 @@ def mixtures(num: int, size: int, dim: int) -> tuple[Tensor, Tensor, Tensor]:
 
 @pytest.mark.parametrize("degree", [1, 2, 3])
 @pytest.mark.parametrize("dim", [1, 2, 4])
-def test_inner_products_of_clouds(dim: int, degree: int) -> None:
-    points, weights, _ = mixtures(5, 7, dim)
-    features = moment_features(points, weights, degree)
-    assert features.shape == (5, dim if degree == 1 else sum(dim**k for k in range(degree + 1)))
-    expected = inner_products(PolynomialKernel(degree), points, weights, points, weights)
-    torch.testing.assert_close(features @ features.T, expected, rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize("degree", [1, 2, 3])
-@pytest.mark.parametrize("dim", [1, 2, 4])
 def test_inner_products_of_mixtures(dim: int, degree: int) -> None:
     points, weights, covariance = mixtures(5, 3, dim)
     features = moment_features(points, weights, degree, covariance)

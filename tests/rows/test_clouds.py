@@ -25,24 +25,6 @@ class TestJoinAndSplit:
         points, weights = torch.tensor([[1.0, 2.0], [4.0, 5.0]]), torch.tensor([3.0, 6.0])
         assert join_rows(points, weights).tolist() == [1, 2, 3, 4, 5, 6]
 
-    @pytest.mark.parametrize("shape", [(4,), (3, 4), (2, 3, 4), (3, 1)])
-    @pytest.mark.parametrize("dim", [1, 2, 5])
-    def test_inverse_of_each_other(self, shape: tuple[int, ...], dim: int) -> None:
-        points, weights = clouds(*shape, dim=dim)
-        rows = join_rows(points, weights)
-        assert rows.shape == (*shape[:-1], shape[-1] * (dim + 1))
-        again = split_rows(rows, dim)
-        assert torch.equal(again[0], points)
-        assert torch.equal(again[1], weights)
-        assert torch.equal(join_rows(*again), rows)
-
-    def test_split_is_a_view(self) -> None:
-        rows = join_rows(*clouds(3, 4))
-        points, weights = split_rows(rows, 2)
-        assert points.data_ptr() == rows.data_ptr()
-        rows[1, 2] = -7.0
-        assert float(weights[1, 0]) == -7.0
-
     @pytest.mark.parametrize("shape", [(3, 7), (3, 2), (3, 0), (0,), ()])
     def test_width_must_be_whole_atoms(self, shape: tuple[int, ...]) -> None:
         with pytest.raises(ValueError, match=r"multiple of dim \+ 1 = 3") as error:
@@ -58,10 +40,6 @@ class TestPad:
         assert padded.shape == (*shape[:-1], 21)
         assert torch.equal(padded[..., :12], rows)
         assert float(padded[..., 12:].abs().sum()) == 0
-
-    def test_same_width_is_the_same(self) -> None:
-        rows = join_rows(*clouds(3, 4))
-        assert torch.equal(pad_rows(rows, 12), rows)
 
     def test_copies_stay_copies(self) -> None:
         padded = pad_rows(join_rows(*clouds(3, 4)).expand(5, 2, 3, 12), 15)
@@ -120,13 +98,6 @@ class TestDropPadding:
         narrow = drop_padding(points, weights)
         assert torch.equal(narrow[0], points[..., :3, :])
         assert torch.equal(narrow[1], weights[..., :3])
-
-    def test_without_padding_nothing_is_copied(self) -> None:
-        points, weights = clouds(2, 5)
-        weights[0, 1] = 0  # the other cloud is full
-        narrow = drop_padding(points, weights)
-        assert narrow[0] is points
-        assert narrow[1] is weights
 
     def test_gradient_in_points(self) -> None:
         points, weights = clouds(2, 5)

@@ -1,9 +1,8 @@
-"""Columns that repeat to the end of a row, and selections that are made once."""
+"""Columns that repeat to the end of a row, and their selection."""
 
 import pytest
 import torch
 
-from gp_distributions.distances.embedded_rows import EmbeddedRows
 from gp_distributions.rows.columns import Slots, numbers_of, select_columns
 
 ROWS = torch.arange(2 * 11, dtype=torch.float64).reshape(2, 11)  # 2 columns, 3 slots of 3
@@ -18,14 +17,6 @@ class TestSlots:
                 expected = rows[:, list(slots.numbers(width))]
                 assert torch.equal(slots.select(rows), expected)
         assert SECOND.numbers(8) == (3, 4, 6, 7)
-
-    def test_a_block_of_whole_slots_is_a_view(self) -> None:
-        assert WHOLE.select(ROWS).data_ptr() == ROWS[:, 2:].data_ptr()
-
-    def test_expanded_axes_are_not_copied(self) -> None:
-        chosen = SECOND.select(ROWS.expand(50, 4, 2, 11))
-        assert chosen.shape == (50, 4, 2, 6)
-        assert chosen.stride()[:2] == (0, 0)
 
     def test_gradients(self) -> None:
         rows = ROWS.clone().requires_grad_()
@@ -46,8 +37,3 @@ class TestSelection:
         assert select_columns(ROWS, (4, 5)).data_ptr() == ROWS[:, 4:].data_ptr()
         assert numbers_of(None, 3) == (0, 1, 2)
         assert numbers_of((2, 0), 3) == (2, 0)
-
-    def test_held_rows_select_once(self) -> None:
-        held = EmbeddedRows(ROWS)
-        assert held.select(SECOND) is held.select(SECOND)
-        assert torch.equal(held.select(SECOND).rows, select_columns(ROWS, SECOND))

@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from gp_distributions import GaussianMixtures, Gaussians, PointClouds
 from gp_distributions.rows.layout import Block, check_weights, chunks, normalized
 
 
@@ -16,15 +15,6 @@ def uniform(*shape: int) -> Tensor:
 
 
 class TestBlock:
-    @pytest.mark.parametrize(
-        ("kind", "atom_dim", "atom_columns"),
-        [("clouds", 3, 4), ("gaussians", 12, None), ("mixtures", 12, 13), ("indices", 3, None)],
-    )
-    def test_columns_of_an_atom(self, kind: str, atom_dim: int, atom_columns: int | None) -> None:
-        block = Block(kind, 3)
-        assert block.atom_dim == atom_dim
-        assert block.atom_columns == atom_columns
-
     def test_selects_columns(self) -> None:
         rows = uniform(2, 4, 6)
         assert Block("clouds", 1).select(rows) is rows
@@ -35,33 +25,6 @@ class TestBlock:
         assert view.untyped_storage().data_ptr() == rows.untyped_storage().data_ptr()
         with pytest.raises(RuntimeError):
             Block("clouds", 1, (5, 6)).select(rows)
-
-    def test_splits_clouds(self) -> None:
-        clouds = PointClouds(uniform(2, 4, 5, 3), uniform(2, 4, 5))
-        points, weights = Block("clouds", 3).split(clouds.pack())
-        assert torch.equal(points, clouds.points)
-        assert torch.equal(weights, clouds.weights)
-
-    def test_splits_gaussians(self) -> None:
-        gaussians = Gaussians(uniform(4, 2), torch.eye(2).expand(4, 2, 2).double())
-        atoms, weights = Block("gaussians", 2).split(gaussians.pack())
-        assert torch.equal(atoms[:, 0, :2], gaussians.mean)
-        assert torch.equal(atoms[:, 0, 2:].unflatten(-1, (2, 2)), gaussians.covariance)
-        assert torch.equal(weights, torch.ones(4, 1).double())
-
-    def test_splits_mixtures(self) -> None:
-        covariance = torch.eye(2).expand(4, 3, 2, 2).double()
-        mixtures = GaussianMixtures(uniform(4, 3, 2), covariance, uniform(4, 3))
-        atoms, weights = Block("mixtures", 2).split(mixtures.pack())
-        assert atoms.shape == (4, 3, 6)
-        assert torch.equal(atoms[..., :2], mixtures.mean)
-        assert torch.equal(weights, mixtures.weights)
-
-    def test_splits_indices(self) -> None:
-        rows = torch.tensor([[3.0], [1.0]])
-        atoms, weights = Block("indices", 1).split(rows)
-        assert atoms.tolist() == [[[3.0]], [[1.0]]]
-        assert weights.tolist() == [[1.0], [1.0]]
 
     def test_atoms_are_views(self) -> None:
         for kind, width in (("clouds", 6), ("gaussians", 6), ("mixtures", 14), ("indices", 2)):
@@ -112,11 +75,6 @@ class TestChunks:
         weights = ragged(9, 1, 8, 2)
         pairs = [sorted(i.tolist()) for i in chunks(weights, 2, by_atoms=True)]
         assert pairs == [[1, 3], [0, 2]]
-
-    @pytest.mark.parametrize(("sizes", "by_atoms"), [((3, 3, 3), True), ((3, 1, 2), False)])
-    def test_are_slices_in_order_otherwise(self, sizes: tuple[int, ...], by_atoms: bool) -> None:
-        found = list(chunks(ragged(*sizes), 2, by_atoms=by_atoms))
-        assert found == [slice(0, 2), slice(2, 4)]
 
 
 class TestWeights:

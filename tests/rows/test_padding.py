@@ -8,10 +8,9 @@ from fault_tasks import Children
 from padding_tasks import memory_of_one_large_bag
 from torch import Tensor
 
-from gp_distributions import MixedInputs, PointClouds, SlicedWasserstein
+from gp_distributions import MixedInputs, PointClouds
 from gp_distributions.rows import padding
 from gp_distributions.rows.clouds import join_rows, pad_rows, split_rows
-from gp_distributions.rows.padding import copy_filled, filled, is_wide, untouched_zeros
 
 # Bags of sizes from 2 to 50, some with weights, some of which are zero.
 SIZES = (2, 50, 7, 3)
@@ -56,30 +55,6 @@ def test_gradients_flow() -> None:
     assert all(tensor.grad is not None and bool(tensor.grad.any()) for tensor in points + weights)
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-@pytest.mark.usefixtures("wide")
-def test_zeros(dtype: torch.dtype) -> None:
-    zeros = untouched_zeros((3, 5), torch.ones(1, dtype=dtype))
-    assert torch.equal(zeros, torch.zeros(3, 5, dtype=dtype))
-    zeros[1:] = 2
-    assert zeros.sum() == 20
-
-
-def test_where_a_row_ends() -> None:
-    assert [filled(torch.tensor(row)) for row in ([0.0, 0.0], [1.0, 0.0], [0.0, 2.0])] == [0, 1, 2]
-    assert filled(torch.tensor([[0.0, 1.0], [0.0, 0.0]])) == 1
-    target = torch.zeros(2, 3)
-    copy_filled(torch.tensor([[1.0, 0.0, 0.0], [0.0, 2.0, 0.0]]), target)
-    assert target.tolist() == [[1, 0, 0], [0, 2, 0]]
-
-
-def test_short_rows_are_not_treated_one_by_one() -> None:
-    assert not is_wide(torch.zeros(5, 100))
-    assert is_wide(torch.zeros(5, 2**14))
-    assert not is_wide(torch.zeros(2**14))
-    assert not is_wide(torch.zeros(5, 2**14, requires_grad=True))
-
-
 def test_points_with_zero_weight_stay() -> None:
     points = torch.ones(2, 2**14, 1, dtype=torch.float64)
     weights = torch.zeros(2, 2**14, dtype=torch.float64)
@@ -95,16 +70,6 @@ def test_memory_of_one_large_bag(children: Children) -> None:
     assert peak < 400
     # The rows of the large bag take 9 MiB, those of ten such bags 92 MiB.
     assert max(more) < 40
-
-
-def test_embedding_in_few_directions_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    points, weights = bags()
-    distance = SlicedWasserstein(2, num_slices=8, num_quantiles=5)
-    rows = [PointClouds.from_list(points, w).pack() for w in (None, weights)]
-    expected = [distance.embed(r) for r in rows]
-    monkeypatch.setattr(distance, "chunk_elements", 60)
-    for r, features in zip(rows, expected, strict=True):
-        torch.testing.assert_close(distance.embed(r), features, rtol=1e-12, atol=1e-12)
 
 
 class TestBagsOfVeryDifferentSizes:
