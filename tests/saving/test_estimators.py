@@ -45,7 +45,6 @@ RATIO = profiles.RationalQuadratic()
 CASES: dict[str, tuple[Any, Any]] = {
     "regressor": (DistributionGPRegressor(**FAST), CELLS),
     "frame": (make_pipeline(CloudScaler(), DistributionGPRegressor(**FAST)), FRAME),
-    "clouds": (make_pipeline(CloudScaler(), DistributionGPRegressor(**FAST)), CELLS),
     "idle": (Pipeline([("no", "passthrough"), ("gp", DistributionGPRegressor(**FAST))]), FRAME),
     "sparse": (DistributionGPRegressor(**FAST, num_inducing=9), FRAME),
     "objects": (
