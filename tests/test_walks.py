@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 import trimesh
 from gpytorch.kernels import ScaleKernel
 
@@ -84,41 +83,3 @@ def test_a_chemist_with_recipes() -> None:
     assert len(recipe) <= 3
     polarity = sum(share * ingredients["polarity"][name] for name, share in recipe.items())
     assert abs(polarity - 0.5) < 0.1
-
-
-def test_a_pollster_with_a_survey() -> None:
-    rng = np.random.default_rng(0)
-    shares, sizes = rng.uniform(0.1, 0.9, 50), rng.integers(30, 90, 50)
-    names = [f"state {i}" for i in range(50)]
-    graduate = np.concatenate([rng.random(n) < p for n, p in zip(sizes, shares, strict=True)])
-    survey = pd.DataFrame({"state": np.repeat(names, sizes), "graduate": graduate})
-    survey["age"] = rng.uniform(18, 90, len(survey))
-    votes = pd.DataFrame({"state": names, "share": 0.2 + 0.5 * shares})
-
-    people = survey.astype({"graduate": float})
-    X = gd.PointClouds.from_frame(people, bag="state", columns=["graduate", "age"])
-    y = votes.set_index("state")["share"].loc[X.labels]
-    model = gd.fit(gd.AggregateGP(X, y), progress=False)
-    mean, std = model.predict_atoms(torch.tensor([[0.0, 50.0], [1.0, 50.0]], dtype=torch.float64))
-    relevance = gd.relevance(gd.fit(gd.DistributionGP(X, y), progress=False))
-
-    truth = torch.tensor([0.2, 0.7], dtype=torch.float64)
-    assert ((mean - truth).abs() < 3 * std).all()
-    assert torch.allclose(mean, truth, atol=0.1)
-    graduates, ages = relevance.coordinates
-    assert graduates.direction > 5 * abs(ages.direction)
-
-
-def test_a_table_with_error_columns() -> None:
-    rng = np.random.default_rng(0)
-    truth, error = rng.uniform(-1.5, 1.5, (80, 2)), rng.choice([0.02, 0.3], (80, 2))
-    frame = pd.DataFrame(truth + error * rng.normal(size=(80, 2)), columns=["x1", "x2"])
-    frame[["x1_err", "x2_err"]] = error
-    y = np.sin(3 * truth[:, 0]) + truth[:, 1]
-
-    X = gd.Gaussians.from_mean_std(frame[["x1", "x2"]], frame[["x1_err", "x2_err"]])
-    model = gd.fit(gd.AggregateGP(X[:60], y[:60], aggregate="draw"), progress=False)
-    mean, std = model.predict(X[60:])
-
-    assert (np.abs(mean.numpy() - y[60:]) < 2 * std.numpy()).mean() > 0.85
-    assert std[error[60:].max(1) > 0.1].mean() > 2 * std[error[60:].max(1) < 0.1].mean()
