@@ -1,6 +1,5 @@
 """Estimators of data frames that hold bags beside numbers and categories."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,6 @@ from gp_distributions import (
     EmbeddingTransformer,
     GramTransformer,
     MixedInputs,
-    NormalizeClouds,
     PointClouds,
     SlicedWasserstein,
     fit,
@@ -255,35 +253,3 @@ class TestPipelines:
         assert search.feature_names_in_.tolist() == ["age", "cells", "arm"]
         again = clone(search.best_estimator_).fit(train, y)
         np.testing.assert_array_equal(again.predict(test), search.predict(test))
-
-
-@pytest.mark.parametrize("numbered", [False, True])
-def test_two_csv_files(numbered: bool, tmp_path: Path) -> None:
-    """The lines of the guide, on files whose patients come in different orders."""
-    names: list[Any] = [7 * i + 3 for i in range(N)] if numbered else list(FRAME.index)
-    cells = [
-        pd.DataFrame(bag, columns=["a", "b"]).assign(patient=n)
-        for n, bag in zip(names, BAGS, strict=True)
-    ]
-    pd.concat(cells).sample(frac=1, random_state=1).to_csv(tmp_path / "cells.csv", index=False)
-    table = pd.DataFrame({"patient": names, "age": AGE.round().astype(int), "arm": ARM, "y": Y})
-    table.sample(frac=1, random_state=0).to_csv(tmp_path / "patients.csv", index=False)
-
-    frame = pd.read_csv(tmp_path / "cells.csv")
-    bags = PointClouds.from_frame(frame, bag="patient", columns=["a", "b"])
-    patients = pd.read_csv(tmp_path / "patients.csv", index_col="patient").loc[bags.labels]
-    X, y = MixedInputs(cells=bags, covariates=patients[["age", "arm"]]), patients["y"]
-    transform = NormalizeClouds.from_data(X[:20])
-    model = fit(DistributionGP(X[:20], y[:20], input_transform=transform), restarts=0)
-    mean, _ = model.predict(X[20:])
-    assert np.corrcoef(mean, y[20:])[0, 1] > 0.95
-    forgotten = pd.read_csv(tmp_path / "patients.csv", index_col="patient")
-    with pytest.raises(ValueError, match=r"in the order of .cells., but row .*clouds\.labels"):
-        MixedInputs(cells=bags, covariates=forgotten[["age", "arm"]])
-    with pytest.raises(ValueError, match="order of the clouds"):
-        DistributionGP(X, forgotten["y"])
-
-    grouped = frame.groupby("patient")[["a", "b"]].apply(lambda bag: bag.to_numpy())
-    whole = forgotten[["age", "arm"]].assign(cells=grouped)
-    found = regressor().fit(whole, forgotten["y"])
-    assert found.score(whole, forgotten["y"]) > 0.9

@@ -50,14 +50,6 @@ def test_only_two_pieces_are_in_progress(tmp_path: Path) -> None:
     assert len(calls(tmp_path)) <= 3
 
 
-def test_tasks_run_without_gradients() -> None:
-    def grads(number: int, clouds: PointClouds, targets: torch.Tensor | None) -> bool:
-        return torch.is_grad_enabled()
-
-    assert not any(run(grads, SHARDS.pieces))
-    assert torch.is_grad_enabled()
-
-
 def test_errors_name_the_piece() -> None:
     def fails(number: int, clouds: PointClouds, targets: torch.Tensor | None) -> None:
         if number == 3:

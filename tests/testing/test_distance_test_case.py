@@ -253,15 +253,6 @@ class NotANumberAtPadding(Moments):
         return super().represent(points, weights) + 0 * weights.sqrt().sum(-1, keepdim=True)
 
 
-class NotANumberAtCopies(Moments):
-    """A term that is zero, but has no derivative where two atoms are equal."""
-
-    def represent(self, points: Tensor, weights: Tensor) -> Tensor:
-        gaps = points[..., :1] - points[..., :1].mT
-        apart = (gaps + torch.eye(points.shape[-2]).to(points)).abs().clamp_max(1e-30)
-        return super().represent(points, weights) + 0 * apart.sqrt().sum((-2, -1)).unsqueeze(-1)
-
-
 class LearnedInPart(Learned):
     def represent(self, points: Tensor, weights: Tensor) -> Tensor:
         return super().represent(points, weights) * self.scale.detach().to(points)
@@ -350,7 +341,6 @@ WRONG: dict[type[Distance], set[str]] = {
     NoGradientInPoints: {"gradient"},
     WrongGradientWithinASet: {"gradient"},
     LearnedInPart: {"gradient_in_parameters"},
-    NotANumberAtCopies: {"gradient_is_finite"},
     NotANumberAtPadding: {"gradient_is_finite"},
     # Results are changed in place wherever they are compared.
     GivesMemoryAway: {"changed_rows", "changed_state", "copies"},
