@@ -73,15 +73,6 @@ def test_of_mixed_inputs() -> None:
     assert list(default_kernels(numbers)) == ["product"]
 
 
-def test_profiles_share_their_distance() -> None:
-    found = default_kernels(clouds(2))
-    for name in ALL:
-        one, other = (found[f"{name} {p}"].base_kernel for p in ("matern52", "exponential"))
-        assert isinstance(one, DistributionKernel)
-        assert one.distance is other.distance
-        assert type(one.profile) is not type(other.profile)
-
-
 def test_scales_are_those_of_scaled_coordinates() -> None:
     X, scales = clouds(3), torch.tensor([2.0, 0.5, 1.0], dtype=torch.float64)
     standard = default_kernels(X)["sw2 matern52"].base_kernel.distance.multipliers

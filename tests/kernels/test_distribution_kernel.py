@@ -155,24 +155,6 @@ class TestBatches:
         assert kernel.lengthscale.shape == (2, 3, 1, 1)
 
 
-class TestState:
-    def test_state_dict_restores_everything(self) -> None:
-        """Directions are restored too; in three dimensions they depend on the seed."""
-        rows = as_rows(random_clouds(6, dim=3))
-
-        def build(seed: int) -> SlicedWassersteinKernel:
-            return SlicedWassersteinKernel(
-                3, profile="rational_quadratic", num_slices=7, seed=seed
-            ).double()
-
-        source, target = build(1), build(2)
-        source.lengthscale, source.profile.alpha = 2.5, 0.4
-        assert not torch.allclose(dense(target, rows), dense(source, rows))
-        state = {name: value.clone() for name, value in source.state_dict().items()}
-        target.load_state_dict(state)
-        assert torch.equal(dense(target, rows), dense(source, rows))
-
-
 class TestLengthscale:
     def test_starts_at_one_and_is_settable(self) -> None:
         kernel = make()
@@ -182,19 +164,6 @@ class TestLengthscale:
             assert float(kernel.lengthscale.detach()) == pytest.approx(float(value), rel=1e-6)
             kernel.initialize(lengthscale=value)
             assert float(kernel.lengthscale.detach()) == pytest.approx(float(value), rel=1e-6)
-
-    def test_prior_is_counted(self) -> None:
-        prior = GammaPrior(3.0, 6.0)
-        kernel = make(lengthscale_prior=prior)
-        kernel.lengthscale = torch.tensor(0.7).double()
-        ((_, module, found, closure, setting),) = kernel.named_priors()
-        assert found is prior
-        assert float(found.log_prob(closure(module)).detach()) == pytest.approx(
-            float(prior.log_prob(torch.tensor(0.7).double())), rel=1e-6
-        )
-        setting(module, torch.tensor(0.4).double())
-        assert float(kernel.lengthscale.detach()) == pytest.approx(0.4, rel=1e-6)
-
 
 class TestRefuses:
     @pytest.mark.parametrize("which", [0, 1])
