@@ -197,8 +197,6 @@ def default(device: torch.device) -> Any:
     mean, std = model.predict(new)
     correction = gd.ConformalCorrection(NEW_Y, mean, std, level=0.8)
     again = model.condition_on_observations(new, NEW_Y)
-    gd.relevance(model)
-    gd.sensitivity(model, new)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "model.gpd")
         gd.save(model, path)

@@ -5,7 +5,6 @@ import torch
 from gpytorch.kernels import ScaleKernel
 
 from gp_distributions import (
-    DistributionKernel,
     GaussianMixtures,
     Gaussians,
     MixedInputs,

@@ -8,7 +8,6 @@ from botorch.models.utils.gpytorch_modules import get_covar_module_with_dim_scal
 from cases import as_rows, random_clouds
 from gpytorch.constraints import Interval
 from gpytorch.kernels import Kernel, MaternKernel
-from gpytorch.priors import GammaPrior
 from torch import Tensor
 
 from gp_distributions import (
@@ -164,6 +163,7 @@ class TestLengthscale:
             assert float(kernel.lengthscale.detach()) == pytest.approx(float(value), rel=1e-6)
             kernel.initialize(lengthscale=value)
             assert float(kernel.lengthscale.detach()) == pytest.approx(float(value), rel=1e-6)
+
 
 class TestRefuses:
     @pytest.mark.parametrize("which", [0, 1])

@@ -9,7 +9,6 @@ import pytest
 from joblib import Memory
 from sklearn.base import clone
 from sklearn.decomposition import PCA
-from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline, make_pipeline
