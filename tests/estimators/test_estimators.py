@@ -84,21 +84,16 @@ def test_one_data_set_in_every_form(estimator: BaseEstimator) -> None:
     objects[:] = X
     column = pd.Series(X, index=[f"patient {i}" for i in range(len(X))])
     forms = [X, clouds, list(clouds[i] for i in range(len(X))), objects, column]  # noqa: C400
+    method = next(m for m in ("predict_proba", "predict", "transform") if hasattr(estimator, m))
     results = []
     for form in forms:
         fitted = clone(estimator).fit(form, labels)
         assert fitted.n_features_in_ == 2
-        method = "predict" if hasattr(fitted, "predict") else "transform"
         results.append(getattr(fitted, method)(form))
         for other in forms:
             again = getattr(fitted, method)(other)
-            if again.dtype.kind == "f":
-                np.testing.assert_allclose(again, results[-1], atol=1e-9)
-            else:
-                np.testing.assert_array_equal(again, results[-1])
-    for result in results[1:]:
-        if result.dtype.kind == "f":
-            np.testing.assert_allclose(result, results[0], rtol=1e-3, atol=1e-6)
+            np.testing.assert_allclose(again, results[-1], atol=1e-9)
+        np.testing.assert_allclose(results[-1], results[0], rtol=1e-3, atol=1e-6)
 
 
 def test_clouds_of_one_size_and_of_one_atom() -> None:

@@ -66,23 +66,19 @@ class TestFrames:
             with pytest.raises(ValueError, match="Expected at least one row"):
                 use(FRAME[:0])
 
-    @pytest.mark.parametrize("form", ["lists", "tensors", "nested objects", "arrow"])
-    def test_of_every_form(self, form: str) -> None:
+    def test_of_every_form(self) -> None:
         lists = [bag.tolist() for bag in BAGS]
-        frame: Any = FRAME.reset_index(drop=True)
-        if form == "lists":
-            frame = frame.assign(cells=lists)
-        elif form == "tensors":
-            frame = frame.assign(cells=[torch.from_numpy(bag) for bag in BAGS])
-        elif form == "nested objects":  # what pandas reads from Parquet
-            nested = pa.table({"cells": lists}).to_pandas()["cells"]
-            assert nested[0].dtype == object
-            frame = frame.assign(cells=nested)
-        else:
-            frame = pa.table({"age": AGE, "cells": lists, "arm": ARM})
-        assert torch.equal(MixedInputs.from_frame(frame).pack(), INPUTS.pack())
+        nested = pa.table({"cells": lists}).to_pandas()["cells"]  # what pandas reads from Parquet
+        assert nested[0].dtype == object
         expected = regressor().fit(FRAME, Y).predict(FRAME)
-        np.testing.assert_array_equal(regressor().fit(frame, Y).predict(frame), expected)
+        for frame in (
+            FRAME.assign(cells=lists),
+            FRAME.assign(cells=[torch.from_numpy(bag) for bag in BAGS]),
+            FRAME.reset_index().assign(cells=nested)[["age", "cells", "arm"]],
+            pa.table({"age": AGE, "cells": lists, "arm": ARM}),
+        ):
+            assert torch.equal(MixedInputs.from_frame(frame).pack(), INPUTS.pack())
+            np.testing.assert_array_equal(regressor().fit(frame, Y).predict(frame), expected)
 
     def test_bags_of_numbers(self) -> None:
         flat = FRAME.assign(cells=[bag[:, 0].astype(np.float32) for bag in BAGS])
@@ -103,14 +99,9 @@ class TestFrames:
         ],
     )
     def test_bad_bags(self, cell: Any, message: str) -> None:
-        frame = FRAME.copy()
-        cells = list(BAGS)
-        cells[3] = cell
-        column = np.empty(N, dtype=object)
-        column[:] = cells
-        frame["cells"] = column
+        cells = pd.Series([*BAGS[:3], cell, *BAGS[4:]], index=FRAME.index)
         with pytest.raises(ValueError, match=message):
-            regressor().fit(frame, Y)
+            regressor().fit(FRAME.assign(cells=cells), Y)
 
     def test_lazy_frames(self) -> None:
         class LazyFrame:
