@@ -82,12 +82,10 @@ def test_structs_are_no_bags() -> None:
 @pytest.mark.parametrize("ids", IDS.values(), ids=IDS)
 @pytest.mark.parametrize("kind", [pl.DataFrame, pa.table])
 def test_labels_of_all_types(kind, ids):
-    made = PointClouds.from_frame(kind({"bag": ids, "x": COLUMNS["x"]}), bag="bag", columns="x")
-    expected = PointClouds.from_list(
-        [
-            group["x"]
-            for _, group in pd.DataFrame({"bag": ids, "x": COLUMNS["x"]}).groupby("bag", sort=False)
-        ]
+    columns = {"bag": ids, "x": COLUMNS["x"]}
+    made, expected = (
+        PointClouds.from_frame(make(columns), bag="bag", columns="x")
+        for make in (kind, pd.DataFrame)
     )
     assert made.points.equal(expected.points)
     assert [str(label) for label in made.labels] == [

@@ -255,7 +255,7 @@ class TestBits:
         assert_same_bits(loaded.predict(ROWS[20:]), expected)
         assert torch.equal(loaded.weights, model.weights)
 
-    @pytest.mark.parametrize("kind", ["vector", "column", "outputs", "known noise"])
+    @pytest.mark.parametrize("kind", ["column", "outputs", "known noise"])
     def test_mixtures_of_members_that_share_data(self, kind: str, path: Path) -> None:
         targets = {"column": TARGETS[:, None], "outputs": torch.stack([TARGETS, -TARGETS], dim=-1)}
         noise = torch.full_like(TARGETS[:20], 0.1) if kind == "known noise" else None
