@@ -61,25 +61,3 @@ def test_an_engineer_with_meshes_in_unknown_pose(tmp_path: Path) -> None:
     assert new.labels.tolist() == [f"part {i}" for i in range(12)]
     assert np.abs(mean.numpy() - np.arange(12) / 12).max() < 0.1
     assert float(std.max()) < 0.1
-
-
-def test_a_chemist_with_recipes() -> None:
-    rng = np.random.default_rng(0)
-    names = [f"solvent {letter}" for letter in "abcdefgh"]
-    ingredients = pd.DataFrame(rng.random((8, 2)), index=names, columns=["polarity", "boiling"])
-    recipes = pd.DataFrame(rng.dirichlet(np.full(8, 0.3), 30), columns=names)
-    y = -((recipes.to_numpy() @ ingredients["polarity"].to_numpy() - 0.5) ** 2)
-
-    X = gd.PointClouds.from_fractions(recipes, ingredients)
-    model = gd.fit(gd.DistributionGP(X[:20], y[:20]), progress=False)
-    mean, std = model.predict(X[20:])
-    optimizer = gd.ShapeOptimizer(gd.RecipeSearch(ingredients, max_ingredients=3), restarts=0)
-    for recipe, value in zip(recipes.to_numpy(), y, strict=True):
-        optimizer.tell(dict(zip(names, recipe, strict=True)), value)
-    (recipe,) = optimizer.ask()
-
-    assert (np.abs(mean.numpy() - y[20:]) < 3 * std.numpy()).mean() > 0.8
-    assert abs(sum(recipe.values()) - 1) < 1e-9
-    assert len(recipe) <= 3
-    polarity = sum(share * ingredients["polarity"][name] for name, share in recipe.items())
-    assert abs(polarity - 0.5) < 0.1
