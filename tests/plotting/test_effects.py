@@ -74,8 +74,10 @@ def test_given_values_of_the_others() -> None:
 def test_labels_that_are_numbers() -> None:
     numbered = PointClouds.from_list({100 + i: CELLS.points[i] for i in range(6)})
     inputs = MixedInputs(cells=numbered, age=AGE[:6])
-    ax = plot_effect(DistributionGP(inputs, AGE[:6]), inputs, "age", at={"cells": 103})
-    assert ax.get_title() == "at cells = 103"
+    model = DistributionGP(inputs, AGE[:6])
+    for label in (103, np.int64(103)):
+        ax = plot_effect(model, inputs, "age", at={"cells": label})
+        assert ax.get_title() == "at cells = 103"
     x = ax.lines[0].get_xdata()
     assert (x[0], x[-1], len(x)) == (AGE[:6].min(), AGE[:6].max(), 100)
 
