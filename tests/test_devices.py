@@ -148,29 +148,6 @@ MODELS: dict[str, Run] = {
         atoms,
     ),
     "many": predicting(lambda X: gd.DistributionGP(X, MANY_Y[:120]), many, 120),
-    "outputs of many": predicting(
-        lambda X: gd.DistributionGP(
-            X, torch.stack([MANY_Y[:120], MANY[:120, :, 1].mean(-1)], dim=-1)
-        ),
-        many,
-        120,
-    ),
-    "classes of many": predicting(lambda X: gd.ClassificationGP(X, MANY_Y[:120] > 0), many, 120),
-    "aggregates of many": predicting(lambda X: gd.AggregateGP(X, MANY_Y[:120]), many, 120),
-    "mixed, many": predicting(
-        lambda X: gd.DistributionGP(X, MANY_Y[:120]),
-        lambda device: gd.MixedInputs(bag=many(device), age=MANY_Y.square()),
-        120,
-    ),
-    "scaled": predicting(
-        lambda X: gd.DistributionGP(
-            X,
-            MANY_Y[:60],
-            ScaleKernel(gd.DistributionKernel(gd.ScaledDistance(gd.SlicedWasserstein(3)))),
-        ),
-        many,
-        60,
-    ),
     "turned in space": predicting(
         lambda X: gd.DistributionGP(
             X, MANY_Y[:20], ScaleKernel(gd.DistributionKernel(gd.RigidSlicedWasserstein(3)))
@@ -179,15 +156,12 @@ MODELS: dict[str, Run] = {
         20,
     ),
     "classes": predicting(lambda X: gd.ClassificationGP(X, LABELS)),
-    "three classes": predicting(lambda X: gd.ClassificationGP(X, torch.arange(TRAIN) % 3)),
     "sparse": predicting(lambda X: gd.SparseDistributionGP(X, Y, num_inducing=12, progress=False)),
     "sparse classes": predicting(
         lambda X: gd.SparseClassificationGP(X, LABELS, num_inducing=12, progress=False)
     ),
     "means over atoms": predicting(lambda X: gd.AggregateGP(X, Y)),
-    "sums over atoms": predicting(lambda X: gd.AggregateGP(X, Y, aggregate="sum")),
     "sums over kinds": predicting(lambda X: gd.AggregateGP(X, Y, aggregate="sum"), kinds),
-    "draws": predicting(lambda X: gd.AggregateGP(X, Y, aggregate="draw")),
     "uncertain inputs": predicting(
         lambda X: gd.AggregateGP(X, AREAS[:TRAIN], aggregate="draw"),
         lambda device: gd.Gaussians.from_mean_std(AXES, 0.05 * AXES).to(device),
@@ -196,12 +170,6 @@ MODELS: dict[str, Run] = {
         lambda X: gd.SparseAggregateGP(X, Y, num_features=100, progress=False)
     ),
     "Poisson": predicting(lambda X: gd.VariationalDistributionGP(X, COUNTS)),
-    "binomial": predicting(
-        lambda X: gd.VariationalDistributionGP(
-            X, COUNTS, likelihood="binomial", trials=torch.full_like(Y, 60.0)
-        )
-    ),
-    "Student t": predicting(lambda X: gd.VariationalDistributionGP(X, Y, likelihood="student_t")),
     "curves": predicting(
         lambda X: gd.CurveGP(
             X, Y[:, None] * torch.linspace(0, 1, 9) + 1, positions=torch.linspace(0, 1, 9)
@@ -229,8 +197,6 @@ def default(device: torch.device) -> Any:
     mean, std = model.predict(new)
     correction = gd.ConformalCorrection(NEW_Y, mean, std, level=0.8)
     again = model.condition_on_observations(new, NEW_Y)
-    gd.relevance(model)
-    gd.sensitivity(model, new)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "model.gpd")
         gd.save(model, path)

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from gp_distributions.distances import Distance
-
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("gp_distributions", "benchmarks", "tutorials", "tests")
 FILES = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
@@ -127,10 +125,3 @@ def test_no_name_hides_a_module(name: str) -> None:
     for value in vars(package).values():
         if inspect.isfunction(value) or inspect.isclass(value):
             assert f"{name}.{value.__name__}" not in NAMES
-
-
-def test_the_contract_of_distances_is_short_and_has_no_hooks() -> None:
-    assert not {"__setattr__", "__getattr__", "__getattribute__"} & vars(Distance).keys()
-    path = inspect.getsourcefile(Distance)
-    assert path is not None
-    assert len(Path(path).read_text().splitlines()) <= 200

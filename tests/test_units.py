@@ -2,8 +2,6 @@
 
 from collections.abc import Callable
 
-import numpy as np
-import pandas as pd
 import pytest
 import torch
 from torch import Tensor
@@ -46,12 +44,6 @@ def of_clouds(X: PointClouds) -> Inputs:
     return X
 
 
-def of_frame(X: PointClouds) -> Inputs:
-    frame = pd.DataFrame(X.points.flatten(0, 1).numpy(), columns=COLUMNS)
-    frame["bag"] = np.repeat(np.arange(len(X)), X.points.shape[1])
-    return PointClouds.from_frame(frame, bag="bag", columns=COLUMNS)
-
-
 def of_mixed(X: PointClouds) -> Inputs:
     return MixedInputs(people=X)
 
@@ -63,7 +55,6 @@ def by_estimator(X: Inputs, y: Tensor, new: Inputs) -> Tensor:
 @pytest.mark.parametrize(
     ("read", "predict"),
     [
-        (of_frame, by_model),
         (of_mixed, by_model),
         (of_clouds, by_estimator),
     ],

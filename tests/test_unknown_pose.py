@@ -5,7 +5,6 @@ Ovals, some of them with a dent, turned at random; targets depend on their shape
 
 import math
 
-import numpy as np
 import pytest
 import torch
 from botorch.acquisition import PosteriorMean
@@ -13,7 +12,6 @@ from gpytorch.kernels import ScaleKernel
 from torch import Tensor
 
 from gp_distributions import (
-    ClassificationGP,
     DistributionGP,
     DistributionKernel,
     PointClouds,
@@ -59,7 +57,6 @@ OUTLINES = _radii.unsqueeze(-1) * torch.stack([_angles.cos(), _angles.sin()], -1
 OUTLINES = OUTLINES * torch.stack([ASPECTS.rsqrt(), ASPECTS.sqrt()], -1).unsqueeze(1)
 TARGETS = ASPECTS.log() + 0.3 * DENTED
 TARGETS += 0.01 * torch.randn(NUM, generator=GENERATOR, dtype=torch.float64)
-LABELS = np.array(["smooth", "dented"])[DENTED]
 SHAPES, AGAIN = (PointClouds(turned(OUTLINES, seed)) for seed in (1, 2))
 
 
@@ -77,13 +74,6 @@ def test_regression(model: DistributionGP) -> None:
     seeing = fit(DistributionGP(SHAPES[:TRAIN], TARGETS[:TRAIN], ScaleKernel(sliced)), restarts=0)
     mean, other = (seeing.predict(clouds[TRAIN:])[0] for clouds in (SHAPES, AGAIN))
     assert float(((mean - other).abs() / std).median()) > 0.2
-
-
-def test_classification() -> None:
-    found = fit(ClassificationGP(SHAPES[:TRAIN], LABELS[:TRAIN], kernel()))
-    assert (found.predict(SHAPES[TRAIN:]) == LABELS[TRAIN:]).mean() > 0.9
-    one, other = (found.predict_proba(clouds[TRAIN:]) for clouds in (SHAPES, AGAIN))
-    assert float((one - other).abs().max()) < 0.05
 
 
 def test_free_shapes(model: DistributionGP) -> None:

@@ -97,6 +97,7 @@ def test_quick_run(
         monkeypatch.setattr(ascent, "minimise", lbfgs.minimise)
     # All that the tests have imported stays frozen, as collections would take long.
     monkeypatch.setattr(harness.gc, "unfreeze", lambda: None)
+    monkeypatch.setattr(harness, "peak_memory", lambda work: None)  # another round of all work
     monkeypatch.setattr(machines, "PENALTIES", machines.PENALTIES[::5])
     monkeypatch.setattr(searches, "DesignSearch", partial(DesignSearch, raw_samples=16))
     for constant, value in SMALLER.get(name, {}).items():
@@ -189,29 +190,16 @@ def test_report_says_what_is_met_what_is_not_and_what_was_not_run(tmp_path: Path
     fit = {"name": "fit / fit on precomputed distances, T=500 n=50 d=2", "ratio": 0.5}
     toy = {"name": "toy d=4 normal: learned", "evs": 0.9969, "coverage": 0.95}
     uniform = {"name": "uniform / fastest primitives", "ratio": 1.504}
-    noise: list[harness.Row] = [
-        {
-            "name": "toy A, trained on 5, 10, 30, 100",
-            "tested on": size,
-            "model": "sampling noise",
-            "coverage": value,
-        }
-        for size, value in ((5, 0.93), (10, 0.91))
-    ]
     folder = tmp_path / "results"
     recorded(folder, "fit_speed", [fit])
     recorded(folder, "mmd_gram", [fit], quick=True)
     recorded(folder, "reference_learning", [toy])
     recorded(folder, "sliced_wasserstein_gram", [uniform])
-    recorded(folder, "sampling_noise", noise)
     report.write(folder)
     everywhere = (tmp_path / "RESULTS.md").read_text()
-    pages = {
-        name: (folder / f"{name}.md").read_text() for name in ("speed", "papers", "calibration")
-    }
-    speed, papers = pages["speed"], pages["papers"]
+    speed, papers = ((folder / f"{name}.md").read_text() for name in ("speed", "papers"))
 
-    assert "targets, 1 are met, 3 are missed and " in everywhere
+    assert "targets, 1 are met, 2 are missed and " in everywhere
     command = "`python -m benchmarks.speed.fit_speed`"
     assert line_of(speed, "marginal-likelihood fit")[1:5] == ["0.5", "≤ 0.6", "yes", command]
     assert line_of(papers, "Sinkhorn toy, d = 4")[1:4] == ["0.9969", "≥ 0.997", "NO"]
@@ -220,9 +208,6 @@ def test_report_says_what_is_met_what_is_not_and_what_was_not_run(tmp_path: Path
     assert line_of(speed, gram.text)[1:4] == ["1.504", "≤ 1.5", "NO"]
     assert line_of(speed, gram.text)[-1] == gram.reason
     assert everywhere.count(gram.reason) == speed.count(gram.reason) == 1
-    assert line_of(pages["calibration"], "sampling noise, toy A, trained on mixed sizes: cov")[
-        1:4
-    ] == ["0.930 0.910", ".92 to .97", "NO"]
     # A benchmark that was not run, and one that ran without this row.
     assert line_of(speed, "exact MMD Gram matrix, T = 500")[1:4] == ["not run", "≤ 1", "-"]
     assert line_of(papers, "Sinkhorn toy, d = 6")[1:4] == ["not run", "≥ 0.95", "-"]
@@ -232,21 +217,6 @@ def test_report_says_what_is_met_what_is_not_and_what_was_not_run(tmp_path: Path
     assert page.startswith("# Does a marginal-likelihood fit")
     assert f"{command}, 60 s, 2026-01-02." in page
     assert "Not run: `python -m benchmarks.speed.mmd_gram`." in (folder / "mmd_gram.md").read_text()
-
-
-def test_report_has_every_target_once() -> None:
-    texts = [target.text for _, target in report.targets()]
-    assert len(set(texts)) == len(texts)
-    by_subject = "".join(text for text in report.pages(report.RECORDS).values())
-    assert all(f"| {text} | " in by_subject for text in texts)
-
-
-def test_results_are_short_and_leave_papers_to_their_page() -> None:
-    text = report.results(report.read(report.RECORDS))
-    rows = [line for line in text.splitlines() if line.startswith("|")]
-    heads = [line for line in rows if line.startswith("| ---")]
-    assert len(rows) - 2 * len(heads) <= 60
-    assert "## Papers" not in text
 
 
 @pytest.mark.parametrize("name", sorted({name for name, _ in report.targets()}))
@@ -273,24 +243,6 @@ def test_limits() -> None:
     assert above.judge(rows) == ("0.970 beside 0.900", True)
     with pytest.raises(LookupError):
         judging.limit("text", "<= 1", "value", name="c").judge(rows)
-
-
-def test_tables_of_rows_with_other_columns_are_apart() -> None:
-    rows: list[harness.Row] = [
-        {"name": "a|b", "ratio": 1.0, "more": None},
-        {"name": "c", "ratio": 2.0, "more": None},
-        {"other": True},
-    ]
-    assert report.markdown(rows).splitlines() == [
-        "| name | ratio |",
-        "| --- | --- |",
-        "| a\\|b | 1 |",
-        "| c | 2 |",
-        "",
-        "| other |",
-        "| --- |",
-        "| yes |",
-    ]
 
 
 def test_fits_that_differ_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -336,10 +288,3 @@ def test_peak_memory_is_that_of_the_work() -> None:
     if peak is None:
         pytest.skip("the high-water mark of a process cannot be reset here")
     assert 60 < peak < 100
-
-
-def test_ratios() -> None:
-    row = harness.compare("a", 3.0, 2.0, extra=1)
-    assert (row["ratio"], row["extra"]) == (1.5, 1)
-    timed = harness.compare("a", 2.0, harness.Timing((9.0, 8.0, 1.0), 5.0), inverse=True)
-    assert (timed["ratio"], timed["reference_mib"]) == (4.0, 5.0)

@@ -37,24 +37,6 @@ class TestImages:
             expected = torch.linalg.solve(matrix + ridge * torch.eye(9).double(), targets)
             torch.testing.assert_close(weights, expected, rtol=1e-10, atol=1e-10)
 
-    def test_accuracies_are_those_of_ridge_regression(self) -> None:
-        generator = torch.Generator().manual_seed(0)
-        labels = torch.arange(24) % 3
-        points = labels[:, None] + torch.randn(24, 2, generator=generator).double()
-        squared = torch.cdist(points, points).square()
-        ridges = published_images.READINGS["hundred"].ridges
-        found = published_images.accuracies(
-            squared[:, :12], torch.tensor([0.7]).double(), ridges, labels, 6
-        )
-        covariance = torch.exp(-torch.tensor(0.7).double() * squared)
-        indicators = torch.nn.functional.one_hot(labels[:12]).double()
-        for ridge, (validation, test) in zip(ridges, found[0], strict=True):
-            noisy = covariance[:12, :12] + 12 * ridge * torch.eye(12)
-            guesses = (covariance[12:, :12] @ torch.linalg.solve(noisy, indicators)).argmax(-1)
-            right = (guesses == labels[12:]).double()
-            assert float(right[:6].mean()) == pytest.approx(float(validation))
-            assert float(right[6:].mean()) == pytest.approx(float(test))
-
     def test_kernel_of_squared_total_variation_is_not_positive_definite(self) -> None:
         """The six distributions that are uniform on two of four points."""
         points = torch.arange(4.0, dtype=torch.float64)

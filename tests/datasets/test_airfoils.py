@@ -58,12 +58,6 @@ def test_split(airfoils: Airfoils) -> None:
     np.testing.assert_array_equal(np.sort(np.concatenate([train, test])), np.arange(1874))
 
 
-@pytest.mark.parametrize("num_train", [0, 1874])
-def test_split_leaves_neither_side_empty(airfoils: Airfoils, num_train: int) -> None:
-    with pytest.raises(ValueError, match="num_train between 1 and 1873"):
-        airfoils.split(num_train, seed=0)
-
-
 def test_progress_bar(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("neuralfoil")
     glob = Path.glob

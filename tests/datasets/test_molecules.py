@@ -82,16 +82,15 @@ def test_small_files(folder: Path) -> None:
 
 def test_some_molecules(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     every = load_molecules()
-    chosen = {}
+    chosen = set()
     for seed in range(4):
         some = load_molecules(3, seed=seed)
         assert load_molecules(3, seed=seed).indices.tolist() == some.indices.tolist()
-        places = [every.indices.tolist().index(i) for i in some.indices]
-        assert places == sorted(places)
+        places = np.searchsorted(every.indices, some.indices)
         assert some.properties["u0"].tolist() == every.properties["u0"][places].tolist()
         assert some.clouds.sizes.tolist() == every.clouds.sizes[places].tolist()
-        chosen[seed] = tuple(places)
-    assert len(set(chosen.values())) > 1
+        chosen.add(tuple(places))
+    assert len(chosen) > 1
     assert capsys.readouterr() == ("", "")
     assert load_molecules(6, progress=True).smiles == every.smiles
     assert "Molecules" in capsys.readouterr().err
@@ -122,8 +121,6 @@ def test_published_numbers(molecules: Molecules) -> None:
     assert molecules.counts[:, 1:].sum(1).max() == 9
     assert molecules.smiles[:5] == ("C", "N", "O", "C#C", "C#N")
     assert molecules.properties["u0"][0] == -40.47893  # methane
-    for energy, least in {"u0": -714.57, "gap": 0.02}.items():
-        assert molecules.properties[energy].min() > least
     gap = molecules.properties["lumo"] - molecules.properties["homo"]
     np.testing.assert_allclose(gap, molecules.properties["gap"], atol=1.01e-4)
 

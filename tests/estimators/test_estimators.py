@@ -1,7 +1,6 @@
 """The estimators follow scikit-learn's conventions, on arrays and on lists of clouds."""
 
 import copy
-import pickle
 from collections.abc import Callable
 
 import numpy as np
@@ -85,21 +84,16 @@ def test_one_data_set_in_every_form(estimator: BaseEstimator) -> None:
     objects[:] = X
     column = pd.Series(X, index=[f"patient {i}" for i in range(len(X))])
     forms = [X, clouds, list(clouds[i] for i in range(len(X))), objects, column]  # noqa: C400
+    method = next(m for m in ("predict_proba", "predict", "transform") if hasattr(estimator, m))
     results = []
     for form in forms:
         fitted = clone(estimator).fit(form, labels)
         assert fitted.n_features_in_ == 2
-        method = "predict" if hasattr(fitted, "predict") else "transform"
         results.append(getattr(fitted, method)(form))
         for other in forms:
             again = getattr(fitted, method)(other)
-            if again.dtype.kind == "f":
-                np.testing.assert_allclose(again, results[-1], atol=1e-9)
-            else:
-                np.testing.assert_array_equal(again, results[-1])
-    for result in results[1:]:
-        if result.dtype.kind == "f":
-            np.testing.assert_allclose(result, results[0], rtol=1e-3, atol=1e-6)
+            np.testing.assert_allclose(again, results[-1], atol=1e-9)
+        np.testing.assert_allclose(results[-1], results[0], rtol=1e-3, atol=1e-6)
 
 
 def test_clouds_of_one_size_and_of_one_atom() -> None:
@@ -144,6 +138,8 @@ def test_regressor_is_the_model() -> None:
     mean, std = model.predict(clouds)
     regressor = DistributionGPRegressor(seed=3).fit(X, y)
     assert regressor.model_.choice is not None
+    noisy = DistributionGPRegressor(sampling_noise=True, restarts=0, options=SMALL).fit(X, y)
+    assert isinstance(noisy.model_.likelihood, SamplingNoiseLikelihood)
     found, spread = regressor.predict(X, return_std=True)
     np.testing.assert_allclose(found, mean.numpy(), rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(spread, std.numpy(), rtol=1e-2)
@@ -172,12 +168,6 @@ def test_sparse_regressor_is_the_sparse_model() -> None:
     assert search.best_params_["num_inducing"] != 2
     two = regressor.fit(X, np.stack([y, -2 * y + 5], 1)).predict(X)
     np.testing.assert_allclose(two[:, 1], -2 * two[:, 0] + 5, rtol=1e-2, atol=1e-2)
-
-
-def test_sampling_noise() -> None:
-    X, y = bags()
-    model = DistributionGPRegressor(sampling_noise=True, restarts=0, options=SMALL).fit(X, y).model_
-    assert isinstance(model.likelihood, SamplingNoiseLikelihood)
 
 
 def test_classifier_gives_probabilities() -> None:
@@ -236,17 +226,6 @@ def test_folds_split_rows_and_columns_of_the_gram_matrix() -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
-def test_clouds_larger_and_smaller_than_those_of_training() -> None:
-    X, _ = bags(5)
-    gram = GramTransformer(options=SMALL).fit(X)
-    expected = gram.transform(X)
-    larger = gram.transform([np.concatenate([bag] * 3) for bag in X])
-    np.testing.assert_allclose(larger, expected, atol=1e-7)
-    smallest = min(X, key=len)
-    again = gram.transform([smallest])[0]
-    np.testing.assert_allclose(again, expected[[len(bag) for bag in X].index(len(smallest))])
-
-
 def test_median_is_that_of_the_training_clouds() -> None:
     X, _ = bags(9)
     gram = GramTransformer(options=SMALL).fit(X)
@@ -267,14 +246,12 @@ def test_parameters_are_copied_and_never_changed() -> None:
     kernel = ScaleKernel(SlicedWassersteinKernel(2))
     before = copy.deepcopy([distance.state_dict(), kernel.state_dict()])
     gram = GramTransformer(distance).fit(X)
-    regressor = DistributionGPRegressor(kernel=kernel, restarts=0).fit(X, y)
+    DistributionGPRegressor(kernel=kernel, restarts=0).fit(X, y)
     for module, state in zip((distance, kernel), before, strict=True):
         for name, value in module.state_dict().items():
             torch.testing.assert_close(value, state[name], equal_nan=True, rtol=0, atol=0)
     assert gram.kernel_.distance.bandwidth is not None
     assert clone(gram).distance is not distance
-    again = pickle.loads(pickle.dumps(regressor))
-    np.testing.assert_allclose(again.predict(X), regressor.predict(X), rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["linear_transport", "sinkhorn", "fourier", "mmd"])
@@ -298,57 +275,37 @@ def test_named_distances(name: str) -> None:
         np.testing.assert_allclose(features, expected.numpy(), atol=1e-12)
 
 
-def test_way_back_from_features() -> None:
-    X = [bag for bag in np.random.default_rng(0).normal(size=(2, 10, 2))]  # noqa: C416
-    embedding = EmbeddingTransformer(options={"num_slices": 20, "num_quantiles": 20})
-    features = embedding.fit_transform(X)
-    clouds = embedding.inverse_transform(features, atoms=20)
-    assert isinstance(clouds, PointClouds)
-    np.testing.assert_allclose(embedding.transform(clouds), features, atol=5e-3)
-
-
 def test_wrong_inputs() -> None:
     X, y = bags(6)
     gram = GramTransformer(options=SMALL).fit(X)
     with pytest.raises(ValueError, match="X has 3 features, but GramTransformer is expecting 2"):
         gram.transform([np.zeros((4, 3))])
-    with pytest.raises(ValueError, match="Bag 1: expected 2 columns"):
-        gram.fit([np.zeros((4, 2)), np.zeros((4, 3))])
-    with pytest.raises(ValueError, match="Bag 0: expected finite"):
-        gram.fit([np.full((4, 2), np.nan)])
-    with pytest.raises(ValueError, match="one kind and dimension"):
-        gram.fit([PointClouds(X[0]), X[1]])
-    with pytest.raises(ValueError, match="one axis"):
-        gram.fit(PointClouds(X[0]))
-    with pytest.raises(
-        ValueError, match=r"all have the shape \(5,\)\. Pass PointClouds\.from_list"
+    for given, message in (
+        ([np.zeros((4, 2)), np.zeros((4, 3))], "Bag 1: expected 2 columns"),
+        ([PointClouds(X[0]), X[1]], "one kind and dimension"),
+        (PointClouds(X[0]), "one axis"),
+        ([np.zeros(5), np.zeros(5)], r"shape \(5,\)\. Pass PointClouds\.from_list"),
+        (PointClouds.from_list(X).pack(), r"T x n x d, got \(6, "),
+        (np.full((6, 4, 2), "a"), "expected real numbers, got"),
+        (pd.Series(list(np.full((6, 4, 2), "1", dtype=object))), "expected real numbers, got"),
+        (np.ma.masked_array(X[0][:, None], mask=True), "whose mask would be lost"),
     ):
-        gram.fit([np.zeros(5), np.zeros(5)])
-    with pytest.raises(ValueError, match=r"T x n x d, got \(6, "):
-        gram.fit(PointClouds.from_list(X).pack())
-    for words in (np.full((6, 4, 2), "a"), np.full((6, 4, 2), "1", dtype=object)):
-        for given in (words, pd.Series(list(words))):
-            with pytest.raises(ValueError, match="expected real numbers, got"):
-                gram.fit(given)
+        with pytest.raises(ValueError, match=message):
+            gram.fit(given)
     with pytest.raises(ValueError, match=r"one (target|label) for each of"):
         DistributionGPRegressor().fit(X, y[:-1])
-    with pytest.raises(ValueError, match="minimum of 2 is required"):
-        DistributionGPRegressor().fit(X[:1], y[:1])
     for missing in (None, np.nan, pd.NA):
         with pytest.raises(ValueError, match=f"that of cloud 1 is {missing!r}"):
             DistributionGPClassifier().fit(X, np.array(["a", missing] * 3, dtype=object))
     with pytest.raises(ValueError, match="There is no distance 'wasserstein'"):
         GramTransformer("wasserstein").fit(X)
-    with pytest.raises(TypeError, match="name of a distance"):
-        GramTransformer(3).fit(X)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="options only with the name"):
         GramTransformer(MMD(2), options=SMALL).fit(X)
     with pytest.raises(ValueError, match="in 2 dimensions, got one between clouds in 3"):
         GramTransformer(MMD(3)).fit(X)
     numbered = PrecomputedDistance(np.ones((6, 6)) - np.eye(6))
     for estimator in (
-        *(kind(numbered) for kind in (GramTransformer, EmbeddingTransformer)),
-        *(kind(numbered) for kind in (DistributionGPRegressor, DistributionGPClassifier)),
+        *(kind(numbered) for kind in (GramTransformer, DistributionGPClassifier)),
         DistributionGPRegressor(kernel=ScaleKernel(DistributionKernel(numbered))),
     ):
         with pytest.raises(ValueError, match=r"between indices|Expected indices"):

@@ -5,18 +5,13 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy.integrate import quad
-from sklearn.cluster import KMeans, SpectralClustering
 from sklearn.decomposition import PCA, KernelPCA
 from sklearn.kernel_ridge import KernelRidge
-from sklearn.metrics import v_measure_score
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import SVC
 
-from gp_distributions import Gaussians
 from gp_distributions.estimators import EmbeddingTransformer, GramTransformer
-from gp_distributions.kernels import Polynomial
 from tutorials.seven_gaussians import draw, machines, seven_gaussians
 
 Array = NDArray[np.float64]
@@ -69,74 +64,6 @@ def test_linear_support_measure_machine_sees_the_means() -> None:
     )
 
 
-def test_nonlinear_support_measure_machine_sees_the_spread() -> None:
-    rng = np.random.default_rng(0)
-    labels = np.arange(80) % 2
-    X = normal_bags(rng.normal(size=(80, 2)), np.where(labels, 2.0, 1.0), atoms=50, seed=1)
-    scores = {}
-    for name, kernel, profile in (
-        ("LIN-LIN", "linear", "linear"),
-        ("RBF-RBF", "gaussian", "gaussian"),
-    ):
-        gram = GramTransformer("mmd", options={"kernel": kernel}, profile=profile)
-        machine = make_pipeline(gram, SVC(kernel="precomputed", C=100.0))
-        scores[name] = machine.fit(X[:40], labels[:40]).score(X[40:], labels[40:])
-    assert scores["RBF-RBF"] >= 0.95
-    assert scores["LIN-LIN"] <= 0.75
-
-
-def flexible_kernel(x: Array, s: Array, z: Array, t: Array, bandwidth: float) -> Array:
-    """Convolve the kernel with two Gaussian densities (Muandet et al. 2012, lemma 4)."""
-    dim = x.shape[1]
-    total = bandwidth**2 + s[:, None] ** 2 + t[None] ** 2
-    squared = ((x[:, None] - z[None]) ** 2).sum(-1)
-    return (bandwidth**2 / total) ** (dim / 2) * np.exp(-squared / (2 * total))
-
-
-def test_lemma_4_by_quadrature() -> None:
-    """Lemma 4 agrees with E k(x + s e, z), integrated numerically in one dimension."""
-    x, s, z = np.array([[0.3]]), np.array([0.8]), np.array([[-0.5]])
-
-    def integrand(e: float) -> float:
-        density = np.exp(-(e**2) / 2) / np.sqrt(2 * np.pi)
-        return float(density * np.exp(-((x[0, 0] + s[0] * e - z[0, 0]) ** 2) / (2 * 0.7**2)))
-
-    expected = quad(integrand, -10, 10)[0]
-    assert flexible_kernel(x, s, z, np.zeros(1), 0.7).item() == pytest.approx(expected, rel=1e-8)
-
-
-def test_flexible_support_vector_machine_is_a_linear_measure_machine() -> None:
-    rng = np.random.default_rng(0)
-    x, z = rng.normal(size=(30, 2)), rng.normal(size=(10, 2))
-    widths = rng.uniform(0.1, 1.5, 30)  # a bandwidth for each training point
-    labels = (np.linalg.norm(x, axis=1) > 1).astype(int)
-    inputs = Gaussians(x, widths[:, None, None] ** 2 * np.eye(2))
-    points = Gaussians(z, np.zeros((10, 2, 2)))
-    gram = GramTransformer("mmd", options={"bandwidth": 0.7}, profile="linear", lengthscale=1.0)
-    machine = make_pipeline(gram, SVC(kernel="precomputed")).fit(inputs, labels)
-    within = flexible_kernel(x, widths, x, widths, 0.7)
-    across = flexible_kernel(z, np.zeros(10), x, widths, 0.7)
-    np.testing.assert_allclose(gram.transform(points), across, atol=1e-12)
-    vector = SVC(kernel="precomputed").fit(within, labels)
-    np.testing.assert_allclose(
-        machine.decision_function(points), vector.decision_function(across), atol=1e-8
-    )
-
-
-def test_augmented_support_vector_machine() -> None:
-    """In this baseline every sample of a bag is a training point, and the samples of a bag vote."""
-    rng = np.random.default_rng(0)
-    labels = np.arange(60) % 2
-    means = np.where(labels, 1.0, -1.0)[:, None] * [1.0, 0.0] + 0.3 * rng.normal(size=(60, 2))
-    X = normal_bags(means, np.full(60, 1.0), atoms=20, seed=1)
-    machine = SVC(C=1.0).fit(np.concatenate(X[:30]), np.repeat(labels[:30], 20))
-    votes = np.array([machine.predict(bag).mean() > 0.5 for bag in X[30:]])
-    assert (votes == labels[30:]).mean() == 1.0
-    # About Phi(-1 / sqrt(1 + 0.09)) = 17% of single samples fall on the wrong side.
-    singles = machine.score(np.concatenate(X[30:]), np.repeat(labels[30:], 20))
-    assert singles == pytest.approx(0.83, abs=0.05)
-
-
 def test_seven_gaussians() -> None:
     """The support measure machine moves the boundary away from wide Gaussians."""
     gaussians, labels = seven_gaussians()
@@ -155,27 +82,6 @@ def test_seven_gaussians() -> None:
 
 
 # Sliced Wasserstein kernels (Kolouri, Zou and Rohde 2016)
-
-
-def rings(seed: int) -> tuple[list[Array], NDArray[np.int64]]:
-    """Return clouds whose means lie on two circles about zero."""
-    order = np.random.default_rng(seed).permutation(60)
-    labels = order % 2
-    angles = order // 2 * 2 * np.pi / 30
-    radii = np.where(labels, 3.0, 1.0)
-    means = radii[:, None] * np.stack([np.cos(angles), np.sin(angles)], 1)
-    return normal_bags(means, np.full(60, 0.3), atoms=20, seed=seed), labels
-
-
-@pytest.mark.parametrize("profile", ["gaussian", Polynomial(2)], ids=["gaussian", "polynomial"])
-def test_support_vector_machine(profile: object) -> None:
-    X, labels = rings(0)
-    gram = GramTransformer(options=FEW, profile=profile, lengthscale=1.0)  # type: ignore[arg-type]
-    machine = make_pipeline(gram, SVC(kernel="precomputed")).fit(X[:30], labels[:30])
-    assert machine.score(X[30:], labels[30:]) == 1.0
-    linear = GramTransformer(options=FEW, profile="linear", lengthscale=1.0)
-    straight = make_pipeline(linear, SVC(kernel="precomputed")).fit(X[:30], labels[:30])
-    assert straight.score(X[30:], labels[30:]) < 0.8
 
 
 def test_principal_components_of_translations_and_scalings() -> None:
@@ -210,37 +116,3 @@ def test_principal_direction_as_shapes() -> None:
     ends = [X[steps.argmin()].mean(0), X[steps.argmax()].mean(0)]
     ends = ends if scores[steps.argmin()] < 0 else ends[::-1]
     np.testing.assert_allclose(means, ends, atol=1e-2)
-
-
-def clusters(seed: int) -> tuple[list[Array], NDArray[np.int64]]:
-    """Return discs and pairs of discs in two orientations, all with the same mean."""
-    rng = np.random.default_rng(seed)
-    labels = np.arange(45) % 3
-    sides = rng.choice([-2.0, 2.0], size=(45, 40, 1))
-    axes = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])[labels][:, None]
-    return list(sides * axes + 0.5 * rng.normal(size=(45, 40, 2))), labels
-
-
-def test_k_means_and_kernel_k_means() -> None:
-    X, labels = clusters(0)
-    k_means = KMeans(3, n_init=5, random_state=0)
-    found = make_pipeline(EmbeddingTransformer(options=FEW), k_means).fit_predict(X)
-    assert v_measure_score(labels, found) == 1.0
-    kernel = make_pipeline(
-        GramTransformer(options=FEW),
-        KernelPCA(kernel="precomputed"),
-        KMeans(3, random_state=0, n_init=5),
-    )
-    assert v_measure_score(labels, kernel.fit_predict(X)) == 1.0
-    means = np.array([bag.mean(0) for bag in X])
-    assert v_measure_score(labels, k_means.fit_predict(means)) < 0.3
-
-
-def test_spectral_clustering_separates_rings() -> None:
-    X, labels = rings(1)
-    affinity = GramTransformer(options=FEW, lengthscale=0.3).fit_transform(X)
-    spectral = SpectralClustering(2, affinity="precomputed", random_state=0).fit_predict(affinity)
-    assert v_measure_score(labels, spectral) == 1.0
-    features = EmbeddingTransformer(options=FEW).fit_transform(X)
-    k_means = KMeans(2, n_init=5, random_state=0).fit_predict(features)
-    assert v_measure_score(labels, k_means) < 0.5

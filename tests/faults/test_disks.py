@@ -3,7 +3,7 @@
 import errno
 import os
 import resource
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,6 @@ from gp_distributions import (
     fit,
     save,
 )
-from gp_distributions.sharding.checkpoint import Checkpoint
 
 OPTIONS: dict[str, Any] = {"restarts": 0, "progress": False}
 
@@ -28,20 +27,6 @@ def model() -> DistributionGP:
     X = clouds(12)
     kernel = SlicedWassersteinKernel(2, num_slices=4, num_quantiles=4)
     return DistributionGP(X, X.points.mean((1, 2)), kernel)
-
-
-def save_model(path: Path) -> None:
-    save(model(), path)
-
-
-def write_checkpoint(path: Path) -> None:
-    Checkpoint(path.parent, path.stem, "digest").write(1, {"sums": torch.rand(60, 60)}, now=True)
-
-
-WRITERS: dict[str, tuple[str, Callable[[Path], None]]] = {
-    "save": ("model.gp", save_model),
-    "checkpoint": ("sums.checkpoint", write_checkpoint),
-}
 
 
 @contextmanager
@@ -60,28 +45,25 @@ def snapshot(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in files}
 
 
-@pytest.mark.parametrize("name", WRITERS)
-def test_full_disks(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file, write = WRITERS[name]
-    (tmp_path / "folder").mkdir()
-    write(tmp_path / "folder" / file)
-    whole = (tmp_path / "folder" / file).stat().st_size
-    path = tmp_path / "disk" / file
+def test_full_disks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save(model(), tmp_path / "model.gp")
+    whole = (tmp_path / "model.gp").stat().st_size
+    path = tmp_path / "disk" / "model.gp"
     path.parent.mkdir()
     for is_new in (True, False):
         if not is_new:
-            write(path)
+            save(model(), path)
         before = snapshot(path.parent)
         for size in (0, 1000, whole - 1):
             unchanged = f"Nothing was written to {path}"
             with pytest.raises(OSError, match=unchanged) as raised, small_files(size):
-                write(path)
+                save(model(), path)
             assert raised.value.errno == errno.EFBIG
             assert snapshot(path.parent) == before
         with monkeypatch.context() as patch:
             patch.setattr(os, "fsync", full)
             with pytest.raises(OSError, match="No space left"):
-                write(path)
+                save(model(), path)
         assert snapshot(path.parent) == before
 
 

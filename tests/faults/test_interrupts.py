@@ -43,7 +43,6 @@ from gp_distributions.warnings import UndeterminedWarning, silenced
 CLOUDS = random_clouds(16, sizes=(6, 9))
 ROWS = as_rows(CLOUDS)
 TARGETS = torch.stack([points.square().sum() for points, _ in CLOUDS])
-OUTPUTS = torch.stack([TARGETS, TARGETS.sqrt()], dim=-1)
 
 
 def kernel(**options: Any) -> SlicedWassersteinKernel:
@@ -77,10 +76,6 @@ def learn_reference(model: Any) -> Any:
 # By name: the model, what is interrupted, and whether it leaves the model as it was.
 FITS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], bool]] = {
     "fit": (exact, fast, False),
-    "outputs": (
-        lambda: DistributionGP(ROWS[:12], OUTPUTS[:12], kernel(batch_shape=torch.Size([2]))),
-        *(fast, False),
-    ),
     "sampling noise": (lambda: exact(sampling_noise=True), fast, False),
     "scales": (scaled, fast, False),
     "classes": (

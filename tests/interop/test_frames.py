@@ -33,21 +33,23 @@ COLUMNS = {
 }
 PANDAS = pd.DataFrame(COLUMNS)
 KINDS = {
-    "polars": lambda: pl.DataFrame(COLUMNS),
-    "lazy": lambda: pl.DataFrame(COLUMNS).lazy(),
-    "narwhals": lambda: nw.from_native(pl.DataFrame(COLUMNS)),
-    "narwhals lazy": lambda: nw.from_native(pl.LazyFrame(COLUMNS)),
-    "arrow": lambda: pa.table(COLUMNS),
-    "record batch": lambda: pa.RecordBatch.from_pydict(COLUMNS),
-    "several chunks": lambda: pa.concat_tables([pa.table(PANDAS[:5]), pa.table(PANDAS[5:])]),
-    "pandas of arrow": lambda: pa.table(COLUMNS).to_pandas(types_mapper=pd.ArrowDtype),
+    "polars": pl.DataFrame,
+    "lazy": pl.LazyFrame,
+    "narwhals": lambda columns: nw.from_native(pl.DataFrame(columns)),
+    "narwhals lazy": lambda columns: nw.from_native(pl.LazyFrame(columns)),
+    "arrow": pa.table,
+    "record batch": pa.RecordBatch.from_pydict,
+    "several chunks": lambda columns: pa.concat_tables(
+        [pa.table(columns).slice(0, 3), pa.table(columns).slice(3)]
+    ),
+    "pandas of arrow": lambda columns: pa.table(columns).to_pandas(types_mapper=pd.ArrowDtype),
 }
 READ = {"bag": "bag", "columns": ["x", "y"], "weight": "w"}
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_frames_agree_with_pandas(kind):
-    frame = KINDS[kind]()
+    frame = KINDS[kind](COLUMNS)
     made = PointClouds.from_frame(frame, **READ)
     assert made == PointClouds.from_frame(PANDAS, **READ)
     with pytest.raises(ValueError, match=r"Expected one column 'z', got none; columns: \['bag', "):
@@ -80,12 +82,10 @@ def test_structs_are_no_bags() -> None:
 @pytest.mark.parametrize("ids", IDS.values(), ids=IDS)
 @pytest.mark.parametrize("kind", [pl.DataFrame, pa.table])
 def test_labels_of_all_types(kind, ids):
-    made = PointClouds.from_frame(kind({"bag": ids, "x": COLUMNS["x"]}), bag="bag", columns="x")
-    expected = PointClouds.from_list(
-        [
-            group["x"]
-            for _, group in pd.DataFrame({"bag": ids, "x": COLUMNS["x"]}).groupby("bag", sort=False)
-        ]
+    columns = {"bag": ids, "x": COLUMNS["x"]}
+    made, expected = (
+        PointClouds.from_frame(make(columns), bag="bag", columns="x")
+        for make in (kind, pd.DataFrame)
     )
     assert made.points.equal(expected.points)
     assert [str(label) for label in made.labels] == [
@@ -153,23 +153,15 @@ PATIENTS = {
     "age": [50.0, 60.0, 30.0, 40.0],
     "arm": ["drug", "none", "drug", "none"],
 }
-WITH_BAGS = {
-    "polars": lambda: pl.DataFrame(PATIENTS),
-    "lazy": lambda: pl.DataFrame(PATIENTS).lazy(),
-    "narwhals": lambda: nw.from_native(pl.DataFrame(PATIENTS)),
-    "arrow": lambda: pa.table(PATIENTS),
-    "record batch": lambda: pa.RecordBatch.from_pydict(PATIENTS),
-    "pandas of arrow": lambda: pa.table(PATIENTS).to_pandas(types_mapper=pd.ArrowDtype),
-}
 
 
-@pytest.mark.parametrize("kind", WITH_BAGS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_columns_of_bags_beside_others(kind):
-    frame = WITH_BAGS[kind]()
+    frame = KINDS[kind](PATIENTS)
     expected = MixedInputs.from_frame(pd.DataFrame(PATIENTS))
     assert MixedInputs.from_frame(frame) == expected
     assert MixedInputs.from_frame(frame, labels="arm").labels.tolist() == PATIENTS["arm"]
-    if kind != "lazy":
+    if "lazy" not in kind:
         targets = [1.0, 2.0, 3.0, 4.0]
         found = DistributionGPRegressor(restarts=0).fit(frame, targets)
         same = DistributionGPRegressor(restarts=0).fit(expected, targets).predict(expected)
@@ -188,7 +180,7 @@ def test_columns_of_arrays_of_one_length():
 def test_frames_in_pieces_and_tables_of_targets(kind, tmp_path):
     ordered = PANDAS.sort_values("bag", kind="stable", ignore_index=True)
     names = {name: ordered[name].tolist() for name in COLUMNS}
-    frame = _made(KINDS[kind], names)
+    frame = KINDS[kind](names)
     columns = {"bag": "bag", "columns": ["x", "y"]}
     # Dask computes frames of its own, so the value is made by a function.
     part = dask.delayed(lambda: frame)()
@@ -197,17 +189,9 @@ def test_frames_in_pieces_and_tables_of_targets(kind, tmp_path):
 
     pq.write_table(pa.table(names), tmp_path / "all.parquet")
     bags = list(dict.fromkeys(names["bag"]))
-    table = _made(KINDS[kind], {"bag": bags[::-1], "y": list(range(len(bags)))[::-1]})
+    table = KINDS[kind]({"bag": bags[::-1], "y": list(range(len(bags)))[::-1]})
     shards = ShardedClouds.from_parquet(tmp_path, **columns, target="y", targets=table)
     assert shards.targets().tolist() == list(range(len(bags)))
-
-
-def _made(make, columns):
-    """A frame of the same kind with other columns."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(globals(), "COLUMNS", columns)
-        patch.setitem(globals(), "PANDAS", pd.DataFrame(columns))
-        return make()
 
 
 def test_a_series_without_an_index_names_no_bags(tmp_path):

@@ -23,7 +23,6 @@ def learned() -> MMD:
     ("distance", "together"),
     [
         (sliced(), True),
-        (MMD(2, bandwidth=1.0), True),
         (MMD(2), False),  # its bandwidth is still to be set
         (MMD(2, bandwidth=1.0, num_features=4), True),
         (learned(), False),

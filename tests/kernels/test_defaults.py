@@ -5,7 +5,6 @@ import torch
 from gpytorch.kernels import ScaleKernel
 
 from gp_distributions import (
-    DistributionKernel,
     GaussianMixtures,
     Gaussians,
     MixedInputs,
@@ -73,15 +72,6 @@ def test_of_mixed_inputs() -> None:
     assert list(default_kernels(numbers)) == ["product"]
 
 
-def test_profiles_share_their_distance() -> None:
-    found = default_kernels(clouds(2))
-    for name in ALL:
-        one, other = (found[f"{name} {p}"].base_kernel for p in ("matern52", "exponential"))
-        assert isinstance(one, DistributionKernel)
-        assert one.distance is other.distance
-        assert type(one.profile) is not type(other.profile)
-
-
 def test_scales_are_those_of_scaled_coordinates() -> None:
     X, scales = clouds(3), torch.tensor([2.0, 0.5, 1.0], dtype=torch.float64)
     standard = default_kernels(X)["sw2 matern52"].base_kernel.distance.multipliers
@@ -108,11 +98,9 @@ def test_scales_must_fit_the_coordinates() -> None:
         default_kernels(MixedInputs(a=clouds(2)), scales=[1.0, 2.0])
 
 
-@pytest.mark.filterwarnings("ignore:The clouds are in single precision")
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_clouds_of_one_atom_have_no_mean_shape(dtype: torch.dtype) -> None:
+def test_clouds_of_one_atom_have_no_mean_shape() -> None:
     for X in (clouds(2, size=1), PointClouds(clouds(2, size=1).points.repeat(1, 3, 1))):
-        found = default_kernels(X.to(dtype))
+        found = default_kernels(X)
         assert "sw2 matern52" in found
         assert "transport matern52" not in found
 

@@ -60,12 +60,6 @@ class TestFigures:
         shares = eigenvalues / eigenvalues.sum()
         assert found.effective_rank == pytest.approx(math.exp(-(shares * np.log(shares)).sum()))
 
-    def test_effective_rank_counts_clouds_that_look_unlike(self) -> None:
-        assert diagnose(kernel_of(1e-3), ROWS).effective_rank == pytest.approx(30)
-        assert diagnose(kernel_of(1e6), ROWS).effective_rank == pytest.approx(1, abs=1e-3)
-        three = torch.cat([ROWS[:1].repeat(4, 1), ROWS[1:2].repeat(4, 1), ROWS[2:3].repeat(4, 1)])
-        assert diagnose(kernel_of(1e-3), three).effective_rank == pytest.approx(3)
-
     def test_of_distances(self) -> None:
         rows = with_copies()
         kernel = kernel_of(0.7)
@@ -84,10 +78,6 @@ class TestFigures:
         assert diagnose(kernel_of(), ROWS).duplicates == ()
         assert diagnose(kernel_of(), with_copies()).duplicates == ((0, 5), (7, 8), (0, 9))
         assert diagnose(kernel_of(), with_copies().float()).duplicates == ((0, 5), (7, 8), (0, 9))
-
-    def test_clouds_coincide_in_other_atoms_too(self) -> None:
-        clouds = [*CLOUDS[:4], (CLOUDS[2][0].flip(0), CLOUDS[2][1].flip(0))]
-        assert diagnose(kernel_of(), as_rows(clouds)).duplicates == ((2, 4),)
 
     def test_distances_below_rounding_are_those_of_copies(self) -> None:
         points = torch.randn(6, 3, generator=torch.Generator().manual_seed(0)).double()
@@ -130,11 +120,10 @@ class TestSentences:
         found = diagnose(kernel_of(MEDIAN), ROWS)
         assert found.findings == ()
         first, second, third = str(found).splitlines()
-        assert first.startswith("30 clouds: eigenvalues of the covariance matrix from ")
         assert f"effective rank {found.effective_rank:.1f}" in first
         assert second.startswith(f"kernel, Matern52 of SlicedWasserstein: lengthscale {MEDIAN:.3g}")
         assert f"median distance {MEDIAN:.3g} (90% between " in second
-        assert third == "No problems found. compare() tells which kernel predicts targets best."
+        assert third.startswith("No problems found.")
 
     def test_sentences_name_what_to_set(self) -> None:
         """The expression in a finding is valid and repairs the kernel."""
@@ -153,16 +142,7 @@ class TestSentences:
     def test_copies(self) -> None:
         singular, sentence = diagnose(kernel_of(MEDIAN), with_copies()).findings
         assert "singular" in singular
-        assert sentence.startswith(
-            "3 pairs of clouds coincide: (0, 5), (7, 8), (0, 9). No distance"
-        )
-        one = torch.cat([ROWS, ROWS[3:4]])
-        assert "\n1 pair of clouds coincides: (3, 30). " in str(diagnose(kernel_of(MEDIAN), one))
-        many = torch.cat([ROWS, ROWS])
-        assert (
-            "30 pairs of clouds coincide: (0, 30), (1, 31), (2, 32), (3, 33), (4, 34), ...."
-            in str(diagnose(kernel_of(MEDIAN), many))
-        )
+        assert sentence.startswith("3 pairs of clouds coincide: (0, 5), (7, 8), (0, 9).")
 
     def test_singular_matrix(self) -> None:
         points = as_rows([(points[:1], weights[:1]) for points, weights in CLOUDS])  # rank 2
@@ -222,23 +202,17 @@ class TestOrientation:
         assert found.distances[0].axes_p_value > 0.01
         sentence = found.findings[-1]
         assert sentence.startswith("kernel: the clouds look randomly oriented")
-        assert "does not reject uniform axes at the level 1%" in sentence
         assert f"p = {found.distances[0].axes_p_value:.2g})" in sentence
-        assert "If orientation carries no meaning, use RigidSlicedWasserstein" in sentence
-        assert sentence in str(found)
+        assert "use RigidSlicedWasserstein" in sentence
+        (rigid,) = diagnose(DistributionKernel(RigidSlicedWasserstein(dim)), clouds).distances
+        assert rigid.axes_p_value > 0.01
+        assert not rigid.random_poses
 
     @pytest.mark.parametrize("distance", [SlicedWasserstein(2, center=True), MMD(2)])
     def test_location_does_not_hide_them(self, distance: Distance) -> None:
         clouds = turned(rods(40))
         far = PointClouds(clouds.points + 50 * clouds.points[:, :1], clouds.weights)
         assert diagnose(DistributionKernel(distance), far).distances[0].random_poses
-
-    @pytest.mark.parametrize("dim", [2, 3])
-    def test_distances_without_pose_are_fine(self, dim: int) -> None:
-        clouds = turned(rods(40, dim))
-        (found,) = diagnose(DistributionKernel(RigidSlicedWasserstein(dim)), clouds).distances
-        assert found.axes_p_value > 0.01
-        assert not found.random_poses
 
     @pytest.mark.parametrize("dim", [2, 3])
     def test_known_poses_are_fine(self, dim: int) -> None:
@@ -248,12 +222,10 @@ class TestOrientation:
         assert not found.random_poses
 
     def test_isotropic_clouds_are_fine(self) -> None:
-        generator = torch.Generator().manual_seed(0)
-        for size in (5, 50):
-            points = torch.randn(60, size, 2, generator=generator).double()
-            (found,) = diagnose(kernel_of(), PointClouds(points)).distances
-            assert math.isnan(found.axes_p_value)
-            assert not found.random_poses
+        points = torch.randn(60, 5, 2, generator=torch.Generator().manual_seed(0)).double()
+        (found,) = diagnose(kernel_of(), PointClouds(points)).distances
+        assert math.isnan(found.axes_p_value)
+        assert not found.random_poses
 
     def test_real_shapes_and_images_are_fine(self) -> None:
         outlines = load_airfoils().outlines[::20]
@@ -280,11 +252,6 @@ class TestOrientation:
             assert (found.axes_p_value > 0.01, found.random_poses) == (random, random)
         rigid = DistributionKernel(RigidSlicedWasserstein(4, normals=2))
         assert not diagnose(rigid, clouds).distances[0].random_poses
-        clouds = PointClouds.from_curves(posed, atoms=40, normals="unoriented")
-        (found,) = diagnose(
-            DistributionKernel(SlicedWasserstein(clouds.dim, num_slices=20)), clouds
-        ).distances
-        assert math.isnan(found.axes_p_value)
 
     def test_averages_over_rotations_are_not_asked(self) -> None:
         clouds = turned(rods(40))
@@ -293,23 +260,6 @@ class TestOrientation:
         assert averaged.axes_p_value > 0.01
         assert beside.random_poses
         assert not averaged.random_poses
-
-
-class TestKernels:
-    def test_composed(self) -> None:
-        columns = torch.linspace(0, 1, 30).double()[:, None]
-        width = ROWS.shape[1]
-        X = torch.cat([columns, ROWS, 2 * ROWS.flip(0).abs()], dim=-1)
-        distance = SlicedWasserstein(2)  # one for both
-        first = DistributionKernel(distance, active_dims=range(1, 1 + width))
-        last = DistributionKernel(distance, "cauchy", active_dims=range(1 + width, 1 + 2 * width))
-        number = RBFKernel(active_dims=[0])
-        for kernel in (ScaleKernel(first * number) + last, ScaleKernel(first + last) * number):
-            one, other = diagnose(kernel, X).distances
-            assert one.median_distance == pytest.approx(MEDIAN)
-            expected = diagnose(DistributionKernel(distance), X[:, 1 + width :]).distances[0]
-            assert other.median_distance == pytest.approx(expected.median_distance)
-            assert (one.profile, other.profile) == ("Matern52", "Cauchy")
 
 
 class TestRefuses:

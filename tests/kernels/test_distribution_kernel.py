@@ -1,8 +1,5 @@
 """The kernel as GPyTorch and BoTorch use it; test_host_conformance has GPyTorch's own tests."""
 
-import copy
-import pickle
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,8 +7,7 @@ import torch
 from botorch.models.utils.gpytorch_modules import get_covar_module_with_dim_scaled_prior
 from cases import as_rows, random_clouds
 from gpytorch.constraints import Interval
-from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
-from gpytorch.priors import GammaPrior
+from gpytorch.kernels import Kernel, MaternKernel
 from torch import Tensor
 
 from gp_distributions import (
@@ -85,7 +81,7 @@ class TestFormula:
         torch.testing.assert_close(dense(kernel, ROWS, OTHERS), (offset + left @ right.T) ** 3)
 
     @pytest.mark.parametrize("profile", ["matern52", "linear", "polynomial"])
-    @pytest.mark.parametrize("shape", [(), (2,), (3, 2)])
+    @pytest.mark.parametrize("shape", [(), (3, 2)])
     def test_diagonal(self, profile: str, shape: tuple[int, ...]) -> None:
         kernel, rows = make(profile), ROWS[:5].expand(*shape, 5, WIDTH)
         for other in (rows, OTHERS.expand(*shape, 5, WIDTH)):
@@ -107,32 +103,6 @@ class TestFormula:
         torch.testing.assert_close(dense(named, rows), dense(plain, rows))
         assert isinstance(named.raw_lengthscale_constraint, Interval)
         assert SlicedWassersteinKernel(2, num_quantiles=None).distance.num_quantiles is None
-
-
-class TestComposition:
-    def test_two_clouds_and_a_number_in_one_row(self) -> None:
-        columns = torch.linspace(0, 1, len(ROWS)).double()[:, None]
-        second = as_rows(random_clouds(9, seed=3, sizes=(3, 8)), atoms=8)
-        X = torch.cat([columns, ROWS, second], dim=-1)
-        number = RBFKernel(active_dims=[0]).double()
-        first = make("matern52", active_dims=range(1, 1 + WIDTH))
-        last = make("gaussian", p=1, active_dims=range(1 + WIDTH, 1 + 2 * WIDTH))
-        by_hand = (
-            dense(RBFKernel().double(), columns) * dense(make("matern52"), ROWS)
-            + dense(make("gaussian", p=1), second)
-        )  # fmt: skip
-        torch.testing.assert_close(dense(number * first + last, X), by_hand)
-        torch.testing.assert_close(
-            (number * first + last)(X, diag=True).detach(), by_hand.diagonal()
-        )
-
-    def test_one_distance_serves_several_kernels(self) -> None:
-        distance = SlicedWasserstein(2, num_slices=7, num_quantiles=9)
-        kernels = [
-            DistributionKernel(distance, profile).double() for profile in ("cauchy", "linear")
-        ]
-        expected = [dense(make(profile), ROWS) for profile in ("cauchy", "linear")]
-        torch.testing.assert_close(dense(kernels[0] + kernels[1], ROWS), sum(expected))
 
 
 class TestBatches:
@@ -171,50 +141,17 @@ class TestBatches:
                     diagonal[i, j], expected.diagonal(), rtol=1e-6, atol=1e-6
                 )
 
-    def test_parts_share_the_distance(self, kernel: DistributionKernel) -> None:
-        together = dense(kernel, ROWS)
-        for part, expected in ((kernel[1], together[1]), (kernel[1, 2], together[1, 2])):
+    def test_parts_and_expansions_share_the_distance(self, kernel: DistributionKernel) -> None:
+        together, wide = dense(kernel, ROWS), kernel.expand_batch(torch.Size([4, 2, 3]))
+        for part, expected in (
+            (kernel[1], together[1]),
+            (kernel[1, 2], together[1, 2]),
+            (wide, together.expand(4, 2, 3, -1, -1)),
+        ):
             assert part.distance is kernel.distance
             assert part.batch_shape == expected.shape[:-2]
             torch.testing.assert_close(dense(part, ROWS), expected)
         assert kernel.lengthscale.shape == (2, 3, 1, 1)
-
-    def test_expanded_shares_the_distance(self, kernel: DistributionKernel) -> None:
-        wide = kernel.expand_batch(torch.Size([4, 2, 3]))
-        assert wide.distance is kernel.distance
-        assert wide.lengthscale.shape == (4, 2, 3, 1, 1)
-        expected = dense(kernel, ROWS)
-        for part in dense(wide, ROWS.expand(4, 2, 3, -1, -1)):
-            torch.testing.assert_close(part, expected)
-
-
-class TestState:
-    @pytest.mark.parametrize("copied", [copy.deepcopy, lambda k: pickle.loads(pickle.dumps(k))])
-    def test_copies_are_the_same_and_apart(self, copied: Callable[[Kernel], Kernel]) -> None:
-        kernel = ScaleKernel(make("rational_quadratic", lengthscale_prior=GammaPrior(3.0, 6.0)))
-        expected = dense(kernel, ROWS)
-        other = copied(kernel)
-        assert torch.equal(dense(other, ROWS), expected)
-        for parameter in other.parameters():
-            parameter.data += 1.0
-        assert not torch.allclose(dense(other, ROWS), expected)
-        assert torch.equal(dense(kernel, ROWS), expected)
-
-    def test_state_dict_restores_everything(self) -> None:
-        """Directions are restored too; in three dimensions they depend on the seed."""
-        rows = as_rows(random_clouds(6, dim=3))
-
-        def build(seed: int) -> SlicedWassersteinKernel:
-            return SlicedWassersteinKernel(
-                3, profile="rational_quadratic", num_slices=7, seed=seed
-            ).double()
-
-        source, target = build(1), build(2)
-        source.lengthscale, source.profile.alpha = 2.5, 0.4
-        assert not torch.allclose(dense(target, rows), dense(source, rows))
-        state = {name: value.clone() for name, value in source.state_dict().items()}
-        target.load_state_dict(state)
-        assert torch.equal(dense(target, rows), dense(source, rows))
 
 
 class TestLengthscale:
@@ -226,18 +163,6 @@ class TestLengthscale:
             assert float(kernel.lengthscale.detach()) == pytest.approx(float(value), rel=1e-6)
             kernel.initialize(lengthscale=value)
             assert float(kernel.lengthscale.detach()) == pytest.approx(float(value), rel=1e-6)
-
-    def test_prior_is_counted(self) -> None:
-        prior = GammaPrior(3.0, 6.0)
-        kernel = make(lengthscale_prior=prior)
-        kernel.lengthscale = torch.tensor(0.7).double()
-        ((_, module, found, closure, setting),) = kernel.named_priors()
-        assert found is prior
-        assert float(found.log_prob(closure(module)).detach()) == pytest.approx(
-            float(prior.log_prob(torch.tensor(0.7).double())), rel=1e-6
-        )
-        setting(module, torch.tensor(0.4).double())
-        assert float(kernel.lengthscale.detach()) == pytest.approx(0.4, rel=1e-6)
 
 
 class TestRefuses:

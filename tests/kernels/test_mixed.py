@@ -17,7 +17,7 @@ from gp_distributions import (
 )
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.mixed import STRUCTURES
-from gp_distributions.kernels.reading import check_kind, distribution_kernels
+from gp_distributions.kernels.reading import check_kind
 from gp_distributions.rows.clouds import pad_rows
 from gp_distributions.rows.layout import Block
 
@@ -90,11 +90,6 @@ class TestMixedKernel:
             )
             assert torch.equal(wider, pad_rows(rows, wider.shape[-1]))
 
-    def test_positive_definite(self) -> None:
-        for structure in STRUCTURES:
-            matrix = covariance(mixed_kernel(X, structure=structure).double(), X.pack())
-            assert torch.linalg.eigvalsh(matrix.detach()).min() > -1e-12
-
     def test_a_kernel_of_covariates(self) -> None:
         inputs = MixedInputs(cells=CELLS, age=AGE)
         rbf = RBFKernel().double()
@@ -111,18 +106,6 @@ class TestMixedKernel:
 
 
 class TestBlockKernel:
-    def test_blocks_that_kernels_read(self) -> None:
-        given, columns = kernels(), X.encoding.columns
-        found = distribution_kernels(mixed_kernel(X, given))
-        assert found == [
-            (given["cells"], Block("clouds", 2, columns["cells"])),
-            (given["nerves"], Block("clouds", 1, columns["nerves"])),
-            (given["blood"], Block("gaussians", 2, columns["blood"])),
-        ]
-        for kernel, block in found:
-            part = next(X.blocks[name] for name, k in given.items() if k is kernel)
-            assert torch.equal(block.select(X.pack())[:, :6], part.pack()[:, :6])  # type: ignore[union-attr]
-
     def test_batches_share_distances(self) -> None:
         kernel = mixed_kernel(X, batch_shape=torch.Size([2]), structure="sum")
         second = kernel[1]

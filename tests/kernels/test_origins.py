@@ -1,35 +1,26 @@
 """Inner products about templates and means."""
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import ot
 import pytest
 import torch
-from cases import DISTANCES, as_rows, lattice_clouds, random_clouds
-from gpytorch.kernels import Kernel, ScaleKernel
+from cases import DISTANCES, as_rows, random_clouds
+from gpytorch.kernels import Kernel
 from sklearn.preprocessing import KernelCenterer
 from torch import Tensor
 
 from gp_distributions import (
     MMD,
-    DistributionGP,
     DistributionKernel,
     Gaussians,
-    LinearTransport,
-    MMDKernel,
     PointClouds,
-    ReferenceMeasure,
     ScaledDistance,
-    SinkhornKernel,
     SlicedWasserstein,
     SlicedWassersteinKernel,
 )
-from gp_distributions.kernels import GroupAverageKernel, Polynomial, planar_rotations
 from gp_distributions.rows.clouds import pad_rows
-from gp_distributions.saving import load, save
 
 ROWS = as_rows(random_clouds(7, sizes=(3, 8)), atoms=8)
 OTHERS = as_rows(random_clouds(5, seed=1, sizes=(3, 8)), atoms=8)
@@ -63,13 +54,6 @@ class TestInnerProducts:
         diagonal = kernel(ROWS[:5], OTHERS, diag=True).detach()
         torch.testing.assert_close(diagonal, (left[:5] * right).sum(-1), **options)
 
-    def test_of_the_linear_kernel_are_those_of_means(self) -> None:
-        points = torch.randn(6, 9, 3, generator=torch.Generator().manual_seed(0)).double()
-        clouds = PointClouds(points)
-        centred = points.mean(1) - points[:2].mean((0, 1))
-        kernel = linear(MMD(3, kernel="linear"), clouds[:2])
-        torch.testing.assert_close(dense(kernel, clouds.pack()), centred @ centred.T)
-
     def test_of_exact_mean_embeddings(self) -> None:
         """The mean of embeddings of clouds is the embedding of their mixture."""
         x, y = (torch.randn(3, 6, 2, generator=torch.Generator().manual_seed(k)) for k in (0, 1))
@@ -101,14 +85,6 @@ class TestInnerProducts:
         clouds = PointClouds(x.T[..., None])
         kernel = linear(SlicedWasserstein(1, num_quantiles=12), clouds[:1])
         np.testing.assert_allclose(dense(kernel, clouds.pack()), expected, atol=1e-12)
-
-    def test_of_linear_transport_about_its_reference_are_those_of_displacements(self) -> None:
-        reference = ReferenceMeasure(ROWS[0].unflatten(0, (8, 3))[:3, :2])
-        template = PointClouds(reference.points.detach()[None])
-        distance = LinearTransport(reference.requires_grad_(False), epsilon=0.2)
-        displaced = distance.embed(ROWS) - distance.embed(template.pack())
-        expected = displaced @ displaced.T
-        torch.testing.assert_close(dense(linear(distance, template), ROWS), expected)
 
     @pytest.mark.parametrize(
         "name", ["sw1", "sw1-gaussians", "mmd", "total-variation", "hellinger"]
@@ -158,46 +134,6 @@ class TestInnerProducts:
         torch.testing.assert_close(dense(kernel[1], ROWS), single / 4)
         wide = kernel.expand_batch(torch.Size([3, 2]))
         torch.testing.assert_close(dense(wide, batched), expected)
-
-
-class TestEvaluation:
-    def test_averages_over_groups_take_both_sides(self) -> None:
-        """Maps of both clouds leave distances unchanged, but not an origin that stays behind."""
-        group = planar_rotations(4)
-        base = linear(SlicedWasserstein(2, num_slices=12), ORIGINS[:1])
-        average = GroupAverageKernel(base, group, normalize=False)
-        assert average.both_sides
-        atoms = ROWS.unflatten(-1, (-1, 3))
-        images = [
-            torch.cat([atoms[..., :2] @ matrix.mT, atoms[..., 2:]], -1).flatten(-2)
-            for matrix in group
-        ]
-        expected = torch.stack([dense(base, g, h) for g in images for h in images]).mean(0)
-        torch.testing.assert_close(dense(average, ROWS), expected)
-
-
-NAMED: dict[str, Callable[..., DistributionKernel]] = {
-    "sliced": lambda **options: SlicedWassersteinKernel(2, num_slices=5, **options),
-    "mmd": lambda **options: MMDKernel(2, bandwidth=1.0, **options),
-    "sinkhorn": lambda **options: SinkhornKernel(
-        ReferenceMeasure(torch.eye(2).double()), epsilon=0.5, **options
-    ),
-    "plain": lambda **options: DistributionKernel(DISTANCES["total-variation"].make(), **options),
-}
-
-
-@pytest.mark.parametrize("name", NAMED)
-def test_saved_models_keep_their_origin(name: str, tmp_path: Path) -> None:
-    rows = as_rows(lattice_clouds(10)) if name == "plain" else as_rows(random_clouds(10))
-    kernel = NAMED[name](profile=Polynomial(2, offset=0), origin=rows[8:])
-    kernel.lengthscale = 0.7
-    model = DistributionGP(rows[:6], rows[:6, 0], ScaleKernel(kernel)).eval()
-    expected = torch.stack(model.predict(rows[6:]))
-    save(model, tmp_path / "model")
-    loaded = load(tmp_path / "model")
-    assert torch.equal(torch.stack(loaded.predict(rows[6:])), expected)
-    assert torch.equal(loaded.covar_module.base_kernel.origin, rows[8:])
-    assert loaded.covar_module.base_kernel.profile.offset == 0
 
 
 class TestErrors:

@@ -20,7 +20,6 @@ from gp_distributions import (
     SlicedWasserstein,
 )
 from gp_distributions.kernels import (
-    Matern52,
     PowerExponential,
     Profile,
     RationalQuadratic,
@@ -178,26 +177,9 @@ def test_thompson_sampling(outputs: int) -> None:
     torch.testing.assert_close(acquisition(X), values)
 
 
-def test_paths_are_functions() -> None:
-    torch.manual_seed(0)
-    path = draw_matheron_paths(make_model(), torch.Size([3]))
-    together = path(NEW).detach()
-    torch.testing.assert_close(path(NEW.flip(0)).detach().flip(-1), together)
-    assert float((together[0] - together[1]).abs().min()) > 0
-
-
 @pytest.mark.parametrize("profile", ["linear", "polynomial"])
 def test_refuses_other_profiles(profile: str) -> None:
     with pytest.raises(UnsupportedError, match=r"no random Fourier features. .*Matern52"):
         draw_matheron_paths(
             make_model(covar_module=ScaleKernel(make_kernel(profile))), torch.Size([1])
         )
-
-
-def test_refuses_functions_that_it_does_not_know() -> None:
-    class Tall(Matern52):
-        def forward(self, scaled: Tensor) -> Tensor:
-            return 7.0 * super().forward(scaled)
-
-    with pytest.raises(UnsupportedError, match="The Tall profile"):
-        gram(make_kernel(Tall()), 16)

@@ -1,6 +1,5 @@
 """The blocks of columns that kernels read."""
 
-import pytest
 import torch
 from gpytorch.kernels import RBFKernel, ScaleKernel
 
@@ -48,10 +47,3 @@ class TestMixedInputs:
         other = MixedInputs(table=blocks["table"], age=blocks["age"], cells=blocks["cells"])
         for found, expected in zip(model.predict(other), model.predict(X), strict=True):
             assert torch.equal(found, expected)
-
-    def test_no_objects(self) -> None:
-        model, X = self.model()
-        with pytest.raises(ValueError, match="at least one cloud"):
-            DistributionGP(X[:0], torch.zeros(0))
-        mean, std = model.predict(X[:0])
-        assert mean.shape == std.shape == (0,)

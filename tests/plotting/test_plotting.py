@@ -7,13 +7,14 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import torch
+from linear_operator import to_linear_operator
 from matplotlib.colors import to_rgb
+from matplotlib.transforms import Bbox
 
 from gp_distributions import (
     PointClouds,
     ReferenceMeasure,
     SinkhornPotential,
-    SlicedWassersteinKernel,
 )
 from gp_distributions.judging import (
     ComparisonEntry,
@@ -77,27 +78,21 @@ def test_gallery_has_one_axes_for_each_cloud(outline: bool) -> None:
     axes = plot_clouds(clouds, titles=[str(i) for i in range(6)], columns=4, outline=outline)
     assert [ax.get_title() for ax in axes] == [str(i) for i in range(6)]
     assert plot_clouds(clouds, axes=axes) == axes
-    with pytest.raises(ValueError, match="axes for 6"):
-        plot_clouds(clouds, axes=axes[:3])
-    with pytest.raises(ValueError, match="titles for 6"):
-        plot_clouds(clouds, titles=["one"])
 
 
 def test_gallery_of_clouds_leaves_padding_out() -> None:
     bags = [np.random.default_rng(n).normal(size=(n, 2)) for n in (3, 7)]
     for ax, bag in zip(plot_clouds(PointClouds.from_list(bags), outline=False), bags, strict=True):
         np.testing.assert_array_equal(ax.collections[0].get_offsets(), bag)
-    with pytest.raises(ValueError, match="one axis"):
-        plot_clouds(PointClouds(bags[0]))
-    for none in ([], PointClouds.from_list(bags)[:0]):
-        with pytest.raises(ValueError, match="at least one cloud, got none"):
-            plot_clouds(none)
-    solid = PointClouds(np.random.default_rng(0).normal(size=(2, 5, 3)), np.ones((2, 5)))
-    with pytest.raises(ValueError, match=r"in the plane.*PointClouds\(clouds.points\[\.\.\., :2\]"):
-        plot_clouds(solid)
-    with pytest.raises(ValueError, match=r"Cloud 1: .* n x 2 .*got shape \(5, 3\)"):
-        plot_clouds([bags[0], solid.points[1]])
-    assert len(plot_clouds(PointClouds(solid.points[..., :2], solid.weights))) == 2
+    solid = np.random.default_rng(0).normal(size=(2, 5, 3))
+    for clouds, message in (
+        (PointClouds(bags[0]), "one axis"),
+        ([], "at least one cloud, got none"),
+        (PointClouds(solid), r"in the plane.*PointClouds\(clouds.points\[\.\.\., :2\]"),
+        ([bags[0], solid[1]], r"Cloud 1: .* n x 2 .*got shape \(5, 3\)"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            plot_clouds(clouds)
 
 
 def test_normals_are_strokes_from_their_atoms() -> None:
@@ -131,15 +126,11 @@ def test_gallery_draws_outlines_as_curves_and_measurements_as_dots() -> None:
     bags = [rng.normal(size=(n, 2)) for n in (3, 4, 8, 30)]
     images = PointClouds.from_images(rng.random((2, 6, 6)))
     meshes = PointClouds.from_meshes([(np.array([[0, 0], [2, 0], [0, 1]]), [[0, 1, 2]])], atoms=30)
-    assert all(ax.patches for ax in plot_clouds([each.T for each in outlines]))
-    assert all(
-        ax.patches for ax in plot_clouds(PointClouds.from_curves([each.T for each in outlines]))
-    )
+    curves = [each.T for each in outlines]
+    for clouds in (curves, PointClouds.from_curves(curves), [*curves, bags[3]]):  # one way for all
+        assert all(ax.patches for ax in plot_clouds(clouds))
     for clouds in (bags, PointClouds.from_list(bags), images, meshes, bags[:1]):
         assert not any(ax.patches for ax in plot_clouds(clouds))
-    mostly = plot_clouds([outlines[0].T, outlines[1].T, bags[3]])  # one way for all
-    assert all(ax.patches for ax in mostly)
-    assert all(ax.patches for ax in plot_clouds(bags, outline=True))
 
 
 @pytest.mark.parametrize("outline", [True, False])
@@ -186,14 +177,17 @@ def test_cloud_tells_signs_apart_by_markers() -> None:
     assert len(plot_cloud(cloud, np.zeros(4)).collections) == 1
 
 
-def test_cloud_refuses_others() -> None:
-    points = np.zeros((3, 4, 2))
-    with pytest.raises(ValueError, match="single cloud"):
-        plot_cloud(PointClouds(points))
-    with pytest.raises(ValueError, match="in the plane"):
-        plot_cloud(PointClouds(np.zeros((4, 3))))
-    with pytest.raises(ValueError, match="each of 4 atoms"):
-        plot_cloud(PointClouds(points)[0], np.zeros(3))
+@pytest.mark.parametrize(
+    ("shape", "values", "message"),
+    [
+        ((3, 4, 2), None, "single cloud"),
+        ((4, 3), None, "in the plane"),
+        ((4, 2), np.zeros(3), "each of 4 atoms"),
+    ],
+)
+def test_cloud_refuses_others(shape: tuple[int, ...], values: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        plot_cloud(PointClouds(np.zeros(shape)), values)
 
 
 def test_gram_matrix_is_ordered_by_target() -> None:
@@ -203,17 +197,8 @@ def test_gram_matrix_is_ordered_by_target() -> None:
     np.testing.assert_array_equal(ax.images[0].get_array(), np.outer([1, 2, 3], [1, 2, 3]))
     assert [text.get_text() for text in ax.get_xticklabels()] == ["1", "2", "3"]
     assert ax.get_xlabel() == "cloud, by drag"
-    unordered = plot_gram(matrix, ax=plt.figure().gca())
-    np.testing.assert_array_equal(unordered.images[0].get_array(), matrix.detach())
-    kernel = SlicedWassersteinKernel(2)
-    rows = PointClouds(np.random.default_rng(0).normal(size=(3, 4, 2))).pack()
-    lazy = plot_gram(kernel(rows), targets, ax=plt.figure().gca())
-    dense = plot_gram(kernel(rows).to_dense(), targets, ax=plt.figure().gca())
-    np.testing.assert_array_equal(lazy.images[0].get_array(), dense.images[0].get_array())
-    dark, light = (np.mean(ax.images[0].cmap(x)[:3]) for x in (1.0, 0.0))
-    assert dark < light
-    with pytest.raises(ValueError, match="square"):
-        plot_gram(np.zeros((2, 3)))
+    lazy = plot_gram(to_linear_operator(matrix), ax=plt.figure().gca())
+    np.testing.assert_array_equal(lazy.images[0].get_array(), matrix.detach())
     with pytest.raises(ValueError, match="each of 3 rows"):
         plot_gram(matrix, targets[:2])
 
@@ -235,8 +220,6 @@ def test_traces_are_the_best_so_far() -> None:
     assert ax.patches[0].get_extents().transformed(ax.transData.inverted()).x1 == pytest.approx(2.5)
     assert entries(ax) == ["random start", "optimum", "one", "many (median of 3 runs)"]
     assert ax.get_ylabel() == "best drag so far"
-    with pytest.raises(ValueError, match="values of 'deep' as runs x evaluations"):
-        plot_traces({"deep": np.zeros((1, 2, 3))})
 
 
 def test_calibration_curve_is_the_reliability() -> None:
@@ -338,12 +321,10 @@ def test_weights_of_a_comparison_are_within_the_frame() -> None:
     ax = plot_comparison(entries, ax=plt.subplots(figsize=(6, 2.4))[1])
     ax.figure.canvas.draw()
     assert len(ax.texts) == 3
+    frame = ax.get_window_extent().padded(1)
     for text in ax.texts:
-        inside = ax.get_window_extent().padded(1)
-        assert inside.x0 < text.get_window_extent().x0
-        assert text.get_window_extent().x1 < inside.x1
-        assert inside.y0 < text.get_window_extent().y0
-        assert text.get_window_extent().y1 < inside.y1
+        place = text.get_window_extent()
+        assert Bbox.intersection(place, frame).bounds == pytest.approx(place.bounds)
 
 
 def test_relevance_has_a_bar_for_each_input() -> None:

@@ -2,7 +2,6 @@
 
 import copy
 import functools
-import json
 import os
 import pickle
 import subprocess
@@ -10,7 +9,6 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +51,6 @@ from gp_distributions import (
     CurveGP,
     DistributionGP,
     DistributionKernel,
-    Gaussians,
-    MixedInputs,
     MixtureModel,
     MMDKernel,
     PointClouds,
@@ -73,15 +69,14 @@ from gp_distributions import (
     integrate_hyperparameters,
 )
 from gp_distributions.distances import Fourier
-from gp_distributions.estimators import DistributionGPClassifier
 from gp_distributions.files import read_tensors, write_tensors, written_whole
-from gp_distributions.kernels import PowerExponential, RationalQuadratic
-from gp_distributions.saving.description import Description, restore
+from gp_distributions.kernels import Polynomial, PowerExponential, RationalQuadratic
 from gp_distributions.saving.files import SavedModelError, load, save
 
 ROWS = as_rows(random_clouds(30, sizes=(5, 12)))
 WIDTH = ROWS.shape[-1]
 TARGETS = 0.1 + ROWS[:, :6].square().sum(-1)
+OUTPUTS = torch.stack([TARGETS, TARGETS.sqrt(), TARGETS.sin()], dim=-1)
 KIND = "a model written by gp_distributions.save"
 EARLIER = b"\x89GPDIST\n\x01\0\0\0" + bytes(16) + b'{"versions": {"gp_distributions": "0.2.0"}}'
 # An ordinary column beside those of the clouds.
@@ -140,21 +135,103 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "model.gpd"
 
 
-def test_encodings_are_plain_data() -> None:
-    X = MixedInputs(
-        missing="indicator",
-        cells=PointClouds([[[0.0]], [[1.0]]]),
-        width=Gaussians([[0.0], [1.0]], [[[1.0]], [[1.0]]]),
-        age=[50.0, None],
-        arm=["drug", "none"],
-    )
-    described = Description()
-    described.of(X.encoding)
-    assert restore(json.loads(json.dumps(described.objects)), [])[-1] == X.encoding
+def composed_of(compose: Callable[[Kernel], Kernel]) -> Any:
+    kernel = compose(clouds_kernel(active_dims=range(WIDTH)))
+    return varied(make_model(kernel, rows=WIDE))
+
+
+def normalised(**options: Any) -> Any:
+    kernel = clouds_kernel(active_dims=range(WIDTH)) * RBFKernel(active_dims=[WIDTH])
+    transform = Normalize(WIDTH + 1, indices=[WIDTH], center=0.0, **options)
+    return make_model(kernel, rows=WIDE, input_transform=transform)
+
+
+def several(parts: list[int], **options: Any) -> Any:
+    kernel = clouds_kernel(batch_shape=torch.Size([3]), profile="rational_quadratic")
+    model = varied(DistributionGP(ROWS[:20], OUTPUTS[:20], kernel, **options))
+    return model.subset_output(parts)
+
+
+def in_batches(*outputs: int) -> Any:
+    rows = ROWS[:24].unflatten(0, (2, 12))
+    targets = TARGETS[:24].unflatten(0, (2, 12)).reshape(2, 12, *[1] * len(outputs))
+    return DistributionGP(rows, targets.expand(2, 12, *outputs), clouds_kernel())
+
+
+def of_single_precision() -> Any:
+    model = make_model()
+    distance = model.covar_module.base_kernel.distance
+    distance.directions = distance.directions.float()
+    return model
+
+
+MODELS: dict[str, Callable[[], Any]] = {
+    "sum": lambda: composed_of(lambda k: k + ScaleKernel(RBFKernel(active_dims=[WIDTH]))),
+    "product": lambda: composed_of(lambda k: k * MaternKernel(nu=1.5, active_dims=[WIDTH])),
+    "shared": lambda: composed_of(lambda k: k + k * PeriodicKernel(active_dims=[WIDTH])),
+    "spectral mixture": lambda: composed_of(
+        lambda k: k + SpectralMixtureKernel(num_mixtures=3, active_dims=[WIDTH])
+    ),
+    "nested": lambda: composed_of(lambda k: (k + ConstantKernel()) * RQKernel(active_dims=[WIDTH])),
+    "ard": lambda: composed_of(
+        lambda k: (
+            k * LinearKernel(active_dims=[WIDTH])
+            + RBFKernel(ard_num_dims=2, active_dims=[0, WIDTH])
+        )
+    ),
+    "outputs": lambda: several([0, 1, 2]),
+    "part of the outputs": lambda: several([0, 2]),
+    "one of the outputs": lambda: several([1]),
+    "outputs of known noise": lambda: several([0, 2], train_Yvar=OUTPUTS[:20].square() + 0.1),
+    "shared by outputs": lambda: varied(SharedKernelGP(ROWS[:20], OUTPUTS[:20], clouds_kernel())),
+    "batch": in_batches,
+    "batch of one output": lambda: in_batches(1),
+    "batch of two outputs": lambda: in_batches(2),
+    "known noise": lambda: varied(make_model(train_Yvar=TARGETS[:20].square() + 0.1)),
+    "no outcome transform": lambda: make_model(outcome_transform=None),
+    "standardised": lambda: make_model(outcome_transform=Standardize(1, min_stdv=1e-3)),
+    "logarithm": lambda: make_model(outcome_transform=Log()),
+    "chain": lambda: make_model(
+        outcome_transform=ChainedOutcomeTransform(log=Log(), standard=Standardize(1))
+    ),
+    "mmd": lambda: make_model(MMDKernel(2, kernel="matern32", bandwidth=0.7, normalize=True)),
+    "features of mmd": lambda: make_model(
+        MMDKernel(2, num_features=8, features="quasi_random", profile="cauchy", seed=3)
+    ),
+    "frequencies drawn": lambda: make_model(
+        DistributionKernel(Fourier(2, measure="cauchy", scale=3.0, num_frequencies=7, seed=2))
+    ),
+    "frequencies given": lambda: make_model(
+        DistributionKernel(Fourier(2, frequencies=[[1.0, 0.5], [0.2, 3.0]]))
+    ),
+    "single precision of a part": of_single_precision,
+    "input transform": normalised,
+    "input transform in use": lambda: normalised().eval(),
+    "bounds of an input transform": lambda: normalised(
+        bounds=torch.tensor([[-2.0], [2.0]], dtype=torch.float64)
+    ),
+    "origin": lambda: make_model(
+        clouds_kernel(profile=Polynomial(2, offset=0), origin=ROWS[28:]),
+    ),
+    "origin of a plain kernel": lambda: make_model(
+        DistributionKernel(SlicedWasserstein(2), "linear", origin=ROWS[28:])
+    ),
+}
 
 
 class TestBits:
-    @pytest.mark.parametrize("name", KERNELS)
+    @pytest.mark.parametrize("name", MODELS)
+    def test_every_model(self, name: str, path: Path) -> None:
+        model = MODELS[name]()
+        rows = (WIDE if model.train_inputs[0].shape[-1] > WIDTH else ROWS)[20:]
+        loaded = returned(model, path)
+        assert (type(loaded), loaded.training) == (type(model), model.training)
+        assert repr(loaded.covar_module) == repr(model.covar_module)
+        assert_same_bits(loaded.predict(rows), model.predict(rows))
+        assert torch.equal(density(loaded), density(model))
+
+    # Every distance with a smooth profile, and every profile with one distance.
+    @pytest.mark.parametrize("name", [n for n in KERNELS if n[:4] == "sw2-" or "-gaussian" in n])
     def test_every_kernel(self, name: str, path: Path) -> None:
         case = KERNELS[name]
         rows = case.inputs.rows(14, sizes=(3, 9))
@@ -165,44 +242,6 @@ class TestBits:
         assert_same_bits(loaded.predict(rows[10:]), expected)
         assert repr(loaded) == repr(model)
         assert density(loaded) == density(model)
-
-    @pytest.mark.parametrize(
-        "compose",
-        [
-            lambda k: k + ScaleKernel(RBFKernel(active_dims=[WIDTH])),
-            lambda k: k * MaternKernel(nu=1.5, active_dims=[WIDTH]),
-            lambda k: k + k * PeriodicKernel(active_dims=[WIDTH]),
-            lambda k: k + SpectralMixtureKernel(num_mixtures=3, active_dims=[WIDTH]),
-            lambda k: (k + ConstantKernel()) * RQKernel(active_dims=[WIDTH]),
-            lambda k: (
-                k * LinearKernel(active_dims=[WIDTH])
-                + RBFKernel(ard_num_dims=2, active_dims=[0, WIDTH])
-            ),
-        ],
-        ids=["sum", "product", "shared", "mixture", "nested", "ard"],
-    )
-    def test_compositions(self, compose: Callable[[Kernel], Kernel], path: Path) -> None:
-        kernel = compose(clouds_kernel(active_dims=range(WIDTH)))
-        model = varied(make_model(kernel, rows=WIDE))
-        expected = model.predict(WIDE[20:])
-        loaded = returned(model, path)
-        assert_same_bits(loaded.predict(WIDE[20:]), expected)
-        assert repr(loaded) == repr(model)
-        assert density(loaded) == density(model)
-
-    @pytest.mark.parametrize("outputs", [[0, 1, 2], [0, 2], [1]])
-    def test_several_outputs_and_parts_of_them(self, outputs: list[int], path: Path) -> None:
-        targets = torch.stack([TARGETS, TARGETS.sqrt(), TARGETS.sin()], dim=-1)[:20]
-        kernel = clouds_kernel(batch_shape=torch.Size([3]), profile="rational_quadratic")
-        model = varied(DistributionGP(ROWS[:20], targets, kernel)).subset_output(outputs)
-        expected = model.predict(ROWS[20:])
-        loaded = returned(model, path)
-        assert_same_bits(loaded.predict(ROWS[20:]), expected)
-        if len(outputs) > 1:
-            assert_same_bits(
-                loaded.subset_output([1]).predict(ROWS[20:]),
-                model.subset_output([1]).predict(ROWS[20:]),
-            )
 
     def test_mixtures(self, path: Path) -> None:
         """Members that share a kernel, mixtures within mixtures, and weights that are not rounded."""
@@ -216,7 +255,7 @@ class TestBits:
         assert_same_bits(loaded.predict(ROWS[20:]), expected)
         assert torch.equal(loaded.weights, model.weights)
 
-    @pytest.mark.parametrize("kind", ["vector", "column", "outputs", "known noise"])
+    @pytest.mark.parametrize("kind", ["column", "outputs", "known noise"])
     def test_mixtures_of_members_that_share_data(self, kind: str, path: Path) -> None:
         targets = {"column": TARGETS[:, None], "outputs": torch.stack([TARGETS, -TARGETS], dim=-1)}
         noise = torch.full_like(TARGETS[:20], 0.1) if kind == "known noise" else None
@@ -234,14 +273,6 @@ class TestBits:
         expected = model.predict(ROWS[20:])
         assert_same_bits(returned(model, path).predict(ROWS[20:]), expected)
 
-    @pytest.mark.parametrize("outputs", [(), (1,), (2,)])
-    def test_batches_of_data_sets(self, outputs: tuple[int, ...], path: Path) -> None:
-        rows = ROWS[:24].unflatten(0, (2, 12))
-        targets = TARGETS[:24].unflatten(0, (2, 12)).reshape(2, 12, *[1] * len(outputs))
-        model = DistributionGP(rows, targets.expand(2, 12, *outputs), clouds_kernel())
-        expected = model.predict(ROWS[24:])
-        assert_same_bits(returned(model, path).predict(ROWS[24:]), expected)
-
     def test_one_data_set_expanded(self, path: Path) -> None:
         model = DistributionGP(
             ROWS[:20].expand(3, -1, -1), TARGETS[:20].expand(3, -1), clouds_kernel()
@@ -249,47 +280,6 @@ class TestBits:
         expected = model.predict(ROWS[20:])
         assert_same_bits(returned(model, path).predict(ROWS[20:]), expected)
         assert path.stat().st_size < 2 * ROWS[:20].nbytes + 20_000
-
-    @pytest.mark.parametrize(
-        "transform",
-        [
-            None,
-            Standardize(1, min_stdv=1e-3),
-            Log(),
-            ChainedOutcomeTransform(log=Log(), standard=Standardize(1)),
-        ],
-        ids=lambda transform: type(transform).__name__,
-    )
-    def test_outcome_transforms(self, transform: Any, path: Path) -> None:
-        model = make_model(outcome_transform=copy.deepcopy(transform))
-        expected = model.predict(ROWS[20:])
-        assert_same_bits(returned(model, path).predict(ROWS[20:]), expected)
-
-    @pytest.mark.parametrize("training", [True, False])
-    @pytest.mark.parametrize("bounds", [None, [[-2.0], [2.0]]])
-    def test_input_transforms(
-        self, training: bool, bounds: list[list[float]] | None, path: Path
-    ) -> None:
-        transform = Normalize(
-            WIDTH + 1,
-            indices=[WIDTH],
-            bounds=None if bounds is None else torch.tensor(bounds, dtype=torch.float64),
-            center=0.0,
-        )
-        kernel = clouds_kernel(active_dims=range(WIDTH)) * RBFKernel(active_dims=[WIDTH])
-        model = make_model(kernel, rows=WIDE, input_transform=transform).train(training)
-        loaded = returned(model, path)
-        assert loaded.training == training
-        assert_same_bits(loaded.predict(WIDE[20:]), model.predict(WIDE[20:]))
-        assert density(loaded) == density(model)
-
-    @pytest.mark.parametrize("outputs", [(), (2,)])
-    def test_known_noise(self, outputs: tuple[int, ...], path: Path) -> None:
-        targets = TARGETS[:20].reshape(-1, *[1 for _ in outputs]).expand(20, *outputs)
-        variances = targets.square() + 0.1
-        kernel = clouds_kernel(batch_shape=torch.Size(outputs))
-        model = varied(DistributionGP(ROWS[:20], targets, kernel, train_Yvar=variances))
-        assert_same_bits(returned(model, path).predict(ROWS[20:]), model.predict(ROWS[20:]))
 
     @pytest.mark.parametrize("positions", [None, torch.linspace(0, 1, 6).double()])
     def test_curves(self, positions: Tensor | None, path: Path) -> None:
@@ -304,19 +294,12 @@ class TestBits:
         assert_same_bits(*found)
         assert_same_bits(loaded.leave_one_out(), model.leave_one_out())
 
-    def test_one_kernel_for_several_outputs(self, path: Path) -> None:
-        targets = torch.stack([TARGETS, TARGETS.sin(), TARGETS.cos()], dim=-1)[:20]
-        model = varied(SharedKernelGP(ROWS[:20], targets, clouds_kernel()))
-        expected = model.predict(ROWS[20:])
-        loaded = returned(model, path)
-        assert type(loaded) is SharedKernelGP
-        assert_same_bits(loaded.predict(ROWS[20:]), expected)
-        assert torch.equal(density(loaded), density(model))
-
     @pytest.mark.parametrize(
-        "labels", [["no", "yes, both"], [3, 1], [1.0, -2.0], [False, True]], ids=repr
+        "labels",
+        [["no", "yes, both"], [3, 1], [1.0, -2.0], [False, True], np.array(["no", "yes"], object)],
+        ids=repr,
     )
-    def test_classifiers(self, labels: list[Any], path: Path) -> None:
+    def test_classifiers(self, labels: Any, path: Path) -> None:
         given = np.array(labels)[(TARGETS[:20] > TARGETS.median()).long()]
         model = varied(ClassificationGP(ROWS[:20], given, clouds_kernel(), alpha_epsilon=0.05))
         model.alpha_epsilon, model.temperature = 0.02, 0.7
@@ -329,14 +312,6 @@ class TestBits:
         assert_same_bits((loaded.predict_proba(ROWS[20:]),), (expected,))
         assert torch.equal(density(loaded), density(model))
         assert torch.equal(loaded.leave_one_out(), model.leave_one_out())
-
-    def test_string_labels_of_a_data_frame(self, path: Path) -> None:
-        labels = np.array(["no", "yes"], dtype=object)[(TARGETS[:20] > TARGETS.median()).long()]
-        model = varied(ClassificationGP(ROWS[:20], labels, clouds_kernel()))
-        loaded = returned(model, path)
-        assert loaded.predict(ROWS[20:]).tolist() == model.predict(ROWS[20:]).tolist()
-        estimator = DistributionGPClassifier(options={"num_slices": 5}, alpha_epsilon=0.1)
-        returned(estimator.fit(list(ROWS[:20].view(20, -1, 3)[..., :2]), labels).model_, path)
 
     def test_single_precision(self, path: Path) -> None:
         with pytest.warns(InputDataWarning):
@@ -361,15 +336,6 @@ class TestBits:
         assert torch.equal(loaded.posterior(test).variance, after.variance)
         torch.testing.assert_close(after.mean, before.mean, rtol=1e-12, atol=1e-12)
         torch.testing.assert_close(after.variance, before.variance, rtol=1e-10, atol=1e-12)
-
-    def test_on_device(self, device: torch.device, path: Path) -> None:
-        model = sinkhorn_model().to(device)
-        loaded = returned(model, path)
-        for a, b in zip(
-            loaded.predict(ROWS[20:]), model.predict(ROWS[20:].to(device)), strict=True
-        ):
-            assert a.device.type == "cpu"
-            torch.testing.assert_close(a, b.cpu())
 
 
 FRESH = """
@@ -397,30 +363,15 @@ def learned_reference() -> tuple[DistributionGP, Tensor]:
     return model, ROWS[20:]
 
 
-def composed() -> tuple[DistributionGP, Tensor]:
-    options: dict[str, Any] = {"batch_shape": torch.Size([2]), "active_dims": range(WIDTH)}
-    kernel = clouds_kernel(profile="polynomial", **options) + clouds_kernel(
-        p=1, profile="student_t", **options
-    ) * RBFKernel(active_dims=[WIDTH], batch_shape=torch.Size([2]))
-    model = DistributionGP(
-        WIDE[:20],
-        torch.stack([TARGETS, TARGETS.sqrt()], dim=-1)[:20],
-        kernel,
-        outcome_transform=ChainedOutcomeTransform(log=Log(), standard=Standardize(2)),
-    )
-    return varied(model), WIDE[20:]
-
-
-def conditioned() -> tuple[DistributionGP, Tensor]:
-    model = make_model(outcome_transform=None)
-    return model.condition_on_observations(ROWS[20:23], TARGETS[20:23, None]), ROWS[23:]
-
-
 def test_a_fresh_process_predicts_the_same_bits(tmp_path: Path) -> None:
     expected = {}
-    for make in (fitted_in_space, learned_reference, composed, conditioned):
-        model, rows = make()
-        name = str(tmp_path / make.__name__)
+    made = {
+        "space": fitted_in_space(),
+        "reference": learned_reference(),
+        "outputs": (MODELS["outputs"](), ROWS[20:]),
+    }
+    for kind, (model, rows) in made.items():
+        name = str(tmp_path / kind)
         save(model, name)
         np.save(f"{name}.rows.npy", rows.numpy())
         expected[name] = torch.stack(model.predict(rows)).numpy()
@@ -476,12 +427,7 @@ class TestParts:
         raw = torch.linspace(-3, 3, 7, dtype=torch.float64)
         assert type(found) is type(constraint)
         assert torch.equal(found.transform(raw), constraint.transform(raw))
-        if constraint.initial_value is None:
-            assert found.initial_value is None
-        else:
-            torch.testing.assert_close(
-                found.initial_value, constraint.initial_value, check_dtype=False
-            )
+        assert (found.initial_value is None) == (constraint.initial_value is None)
         assert_same_bits(loaded.predict(ROWS[20:]), model.predict(ROWS[20:]))
 
     def test_fitting_goes_on(self, path: Path) -> None:
@@ -509,42 +455,9 @@ class TestParts:
         points = ROWS[:, :15].reshape(30, 5, 3)[..., :2]
         rows = PointClouds(points).pack()
         model = make_model(kernel, rows=rows)
-        loaded = returned(model, path).covar_module.base_kernel
-        assert repr(loaded.distance) == repr(distance)
-        assert torch.equal(loaded.distance.directions, distance.directions)
-        assert loaded.profile.beta == 0.3
-        assert torch.equal(load(path).predict(rows)[0], model.predict(rows)[0])
-
-    @pytest.mark.parametrize(
-        "options",
-        [
-            {"measure": "cauchy", "scale": 3.0, "num_frequencies": 7, "seed": 2},
-            {"frequencies": [[1.0, 0.5], [0.2, 3.0]]},
-        ],
-        ids=["drawn", "given"],
-    )
-    def test_frequencies(self, options: dict[str, Any], path: Path) -> None:
-        model = make_model(DistributionKernel(Fourier(2, **options)))
-        expected = model.predict(ROWS[20:])
         loaded = returned(model, path)
         assert repr(loaded) == repr(model)
-        assert_same_bits(loaded.predict(ROWS[20:]), expected)
-
-    @pytest.mark.parametrize(
-        "options",
-        [
-            {"kernel": "matern32", "bandwidth": 0.7, "normalize": True},
-            {"num_features": 8, "features": "quasi_random", "profile": "cauchy", "seed": 3},
-        ],
-        ids=["exact", "features"],
-    )
-    def test_named_kernels(self, options: dict[str, Any], path: Path) -> None:
-        prior = GammaPrior(2.0, 0.15)
-        model = make_model(MMDKernel(2, lengthscale_prior=prior, **options))
-        expected = model.predict(ROWS[20:])
-        loaded = returned(model, path)
-        assert repr(loaded) == repr(model)
-        assert_same_bits(loaded.predict(ROWS[20:]), expected)
+        assert_same_bits(loaded.predict(rows), model.predict(rows))
 
     def test_what_is_shared_stays_shared(self, path: Path) -> None:
         reference = ReferenceMeasure(ROWS[:4, :2])
@@ -584,15 +497,6 @@ class TestParts:
         }
         assert isinstance(loaded.covar_module.base_kernel, SinkhornKernel)
 
-    def test_dtypes_of_parts(self, path: Path) -> None:
-        model = make_model()
-        distance = model.covar_module.base_kernel.distance
-        distance.directions = distance.directions.float()
-        expected = model.predict(ROWS[20:])
-        loaded = returned(model, path)
-        assert loaded.covar_module.base_kernel.distance.directions.dtype == torch.float32
-        assert_same_bits(loaded.predict(ROWS[20:]), expected)
-
     def test_the_saved_model_is_left_alone(self, path: Path) -> None:
         model = make_model(clouds_kernel(seed=1))
         expected = model.predict(ROWS[20:])
@@ -609,15 +513,13 @@ class TestFiles:
     def test_paths(self, tmp_path: Path) -> None:
         link, target = tmp_path / "link", tmp_path / "target"
         link.symlink_to(target)
-        for path in (tmp_path / "a", str(tmp_path / "b"), link):
+        for path in (str(tmp_path / "a"), link):
             save(make_model(), path)
             assert load(path).num_outputs == 1
         assert link.is_symlink()
-        assert {each.name for each in tmp_path.iterdir()} == {"a", "b", "link", "target"}
+        assert {each.name for each in tmp_path.iterdir()} == {"a", "link", "target"}
         with pytest.raises(FileNotFoundError):
             load(tmp_path / "missing")
-        with pytest.raises(FileNotFoundError):
-            save(make_model(), tmp_path / "missing" / "a")
 
     @pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
     def test_permissions_are_those_of_the_file_that_is_replaced(self, path: Path) -> None:
@@ -632,24 +534,6 @@ class TestFiles:
                 assert path.stat().st_mode & 0o777 == mode
         finally:
             os.umask(before)
-
-    @pytest.mark.parametrize("error", [OSError("the disk is full"), KeyboardInterrupt()])
-    def test_an_interrupted_write_leaves_the_old_file(
-        self, error: BaseException, path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        model = make_model()
-        save(model, path)
-        before = path.read_bytes()
-        varied(model)
-
-        def fail(_: int) -> None:
-            raise error
-
-        monkeypatch.setattr(os, "fsync", fail)
-        with pytest.raises(type(error)):
-            save(model, path)
-        assert path.read_bytes() == before
-        assert list(path.parent.iterdir()) == [path]
 
     def test_only_regular_files_are_replaced(self, tmp_path: Path) -> None:
         fifo, folder, link = (tmp_path / name for name in ("fifo", "folder", "link"))
@@ -681,10 +565,10 @@ class TestFiles:
         write_tensors(path, KIND, {"a": [1, None]}, [ROWS[:2, :2], torch.tensor(3)])
         content = path.read_bytes()
         for index, byte in enumerate(content):
-            for other in (byte ^ 1, byte ^ 128, 0 if byte else 255):
-                path.write_bytes(content[:index] + bytes([other]) + content[index + 1 :])
-                with pytest.raises(SavedModelError):
-                    load(path)
+            other = bytes([byte ^ 1 << index % 8])
+            path.write_bytes(content[:index] + other + content[index + 1 :])
+            with pytest.raises(SavedModelError):
+                load(path)
         for damaged in (content + b"\n", *(content[:length] for length in range(len(content)))):
             path.write_bytes(damaged)
             with pytest.raises(SavedModelError, match=f"{path} is damaged, or is not a model"):
@@ -716,10 +600,6 @@ class TestFiles:
         with pytest.raises(SavedModelError, match="is a checkpoint, not a model"):
             load(path)
 
-    def test_names_the_versions(self, path: Path) -> None:
-        save(make_model(), path)
-        assert read_header(path)["versions"]["torch"] == version("torch")
-
 
 def read_header(path: Path) -> dict[str, Any]:
     return read_tensors(path, KIND)[0]
@@ -735,7 +615,6 @@ def read_header(path: Path) -> dict[str, Any]:
         [{"class": "gpytorch.RBFKernel", "parts": {"x": {"tensor": 5}}}],
         [{"class": "gpytorch.RBFKernel", "parts": {}, "state": {}, "training": True}],
         [],
-        [None],
         None,
     ],
     ids=str,

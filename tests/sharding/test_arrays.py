@@ -98,23 +98,17 @@ def test_digests_follow_the_content() -> None:
     [
         ({"points": POINTS[0]}, r"expected shape \(bags, n, d\).*without offsets"),
         ({"points": POINTS, "offsets": [0, 10]}, r"\(atoms, d\) with offsets=.* with offsets"),
-        ({"points": POINTS[0], "offsets": [0, 3]}, "increase from 0 to the number of atoms, 4"),
-        ({"points": POINTS[0], "offsets": [0, 2, 2, 4]}, "increase from 0"),
-        ({"points": POINTS[0], "offsets": [0.0, 4.0]}, "integers"),
+        (
+            {"points": POINTS[0], "offsets": [0, 2, 2, 4]},
+            "increase from 0 to the number of atoms, 4",
+        ),
         ({"points": POINTS, "weights": WEIGHTS[:2]}, r"expected shape \(10, 4\).*got \(2, 4\)"),
         ({"points": POINTS, "targets": TARGETS[:2]}, r"targets: expected shape \(10,\)"),
         ({"points": POINTS, "targets": [np.nan] * 10}, "Bag 0: expected a finite target"),
         ({"points": POINTS, "labels": ["a"]}, "labels: expected 10"),
         ({"points": "nowhere.npy"}, r"points \(nowhere\.npy\): FileNotFoundError"),
-        ({"points": POINTS.astype(str)}, "points: expected real numbers"),
         ({"points": np.ma.masked_array(POINTS)}, "points: expected an array, got a masked array"),
-        ({"points": POINTS, "piece_atoms": 0}, "piece_atoms"),
-        (
-            {"points": POINTS[:0]},
-            r"points: .*at least one of each, got \(0, ",
-        ),
-        ({"points": POINTS[..., :0]}, "points: .*at least one of each"),
-        ({"points": POINTS[:, :0]}, "points: .*at least one of each"),
+        ({"points": POINTS[:0]}, r"points: .*at least one of each, got \(0, "),
     ],
 )
 def test_wrong_arguments_are_refused(arguments: dict[str, Any], message: str) -> None:
@@ -134,10 +128,9 @@ def test_errors_name_the_file_and_the_bags(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "array"),
     [
-        *(("points", POINTS[0, 0]), ("points", POINTS.astype("M8[s]")), ("points", POINTS[:0])),
-        *(("offsets", np.array([0, 3, 3, 40])), ("offsets", np.array(["a"]))),
-        *(("offsets", np.array([0.0, 40.0])), ("weights", np.ones(3)), ("weights", -np.ones(40))),
-        *(("weights", np.ones(40, dtype="c8")), ("targets", np.ones(3))),
+        ("points", POINTS.astype("M8[s]")),
+        ("offsets", np.array([0.0, 40.0])),
+        ("weights", -np.ones(40)),
         ("targets", np.array([1, np.nan])),
     ],
 )
@@ -153,14 +146,3 @@ def test_errors_of_forged_files_name_them(tmp_path: Path, name: str, array: np.n
     paths = {each: tmp_path / f"{each}.npy" for each in files}
     with pytest.raises(ValueError, match=re.escape(str(paths[name]))):
         ShardedClouds.from_arrays(paths.pop("points"), **paths).piece(0)
-
-
-def test_damaged_headers_name_the_file(tmp_path: Path) -> None:
-    path = tmp_path / "points.npy"
-    np.save(path, POINTS)
-    for place in (0, 20, 40, 60):
-        content = bytearray(path.read_bytes())
-        content[place] = 0
-        (tmp_path / "damaged.npy").write_bytes(content)
-        with pytest.raises(ValueError, match=r"damaged\.npy"):
-            ShardedClouds.from_arrays(tmp_path / "damaged.npy")

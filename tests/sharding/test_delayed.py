@@ -64,11 +64,10 @@ def test_data_frames_of_dask() -> None:
         shards.piece(0)
 
 
-@pytest.mark.parametrize("count", [1, 2, 5])
-def test_a_table_that_all_pieces_look_up_costs_little(count: int) -> None:
+def test_a_table_that_all_pieces_look_up_costs_little() -> None:
     shared = dask.delayed(lambda: POINTS)()
-    pieces = [dask.delayed(lambda table, i: table[i : i + 1])(shared, i) for i in range(count)]
-    assert ShardedClouds.from_delayed(pieces).num_pieces == count
+    pieces = [dask.delayed(lambda table, i: table[i : i + 1])(shared, i) for i in range(2)]
+    assert ShardedClouds.from_delayed(pieces).num_pieces == 2
 
 
 @pytest.mark.parametrize("kind", ["arrow", "index"])
@@ -111,20 +110,8 @@ def test_errors_name_the_piece() -> None:
     for value, message in zip(values, messages, strict=True):
         with pytest.raises(PieceError, match=message):
             ShardedClouds.from_delayed([dask.delayed(value)]).piece(0)
-    with pytest.raises(ValueError, match="at least one"):
-        ShardedClouds.from_delayed([])
-    with pytest.raises(TypeError, match="got an entry of type ndarray"):
-        ShardedClouds.from_delayed([POINTS])
     with pytest.raises(ValueError, match="both bag= and columns="):
         ShardedClouds.from_delayed([dask.delayed(POINTS)], bag="bag")
-
-
-def test_digests_follow_the_first_piece() -> None:
-    def shards(points: Any) -> ShardedClouds:
-        return ShardedClouds.from_delayed([dask.delayed(points), dask.delayed(POINTS)])
-
-    assert shards(POINTS).digest() == shards(POINTS.copy()).digest()
-    assert shards(POINTS).digest() != shards(POINTS + 1).digest()
 
 
 def test_digests_of_selections_follow_their_first_piece() -> None:
@@ -138,6 +125,8 @@ def test_digests_of_selections_follow_their_first_piece() -> None:
         return ShardedClouds.from_delayed([dask.delayed(piece)(i) for i in range(4)])
 
     first, second = shards(1), shards(2)
+    assert first.digest() != second.digest()
+    computed.clear()
     assert first.select([1, 2]).digest() == shards(1).select([1, 2]).digest()
     assert computed == [1, 1]  # the others are not computed
     assert first.select([1, 2]).digest() != second.select([1, 2]).digest()

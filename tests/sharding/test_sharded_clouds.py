@@ -7,7 +7,6 @@ import torch
 
 from gp_distributions import PointClouds, ShardedClouds
 from gp_distributions.sharding import PieceError
-from gp_distributions.sharding.sharded_clouds import drawn
 
 TARGETS = torch.arange(200).double()
 POINTS = (TARGETS[:, None, None] + torch.tensor([0.0, 0.1, 0.3])[:, None]).double()
@@ -31,13 +30,6 @@ def test_samples_are_uniform_and_without_replacement() -> None:
 def test_places_in_one_piece_say_nothing_of_those_in_another() -> None:
     _, targets = SHARDS.sample(20, seed=0)
     assert len((targets % 20).unique()) > 5  # of the places 0 to 19; two, if all pieces were alike
-
-
-def test_tasks_return_no_more_clouds_than_are_drawn() -> None:
-    clouds, targets = SHARDS.piece(2)
-    found = drawn(5, 0, np.inf, 2, clouds, targets)
-    assert len(found.clouds) == len(found.keys) == 5
-    assert found.targets.tolist() == found.clouds.labels.tolist()
 
 
 def test_samples_keep_clouds_targets_and_labels_together() -> None:

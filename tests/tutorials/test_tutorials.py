@@ -57,10 +57,6 @@ def write(path: Path, *sources: str) -> Path:
     return path
 
 
-def test_there_are_eleven_notebooks() -> None:
-    assert [path.name[:2] for path in NOTEBOOKS] == [f"{number:02d}" for number in range(1, 12)]
-
-
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 @pytest.mark.usefixtures("no_window", "few_airfoils", "shortest_fits")
 # At small sizes, a dozen clouds may leave the hyperparameters open.
