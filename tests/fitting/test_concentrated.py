@@ -6,6 +6,7 @@ from cases import as_rows, random_clouds
 from gpytorch.constraints import GreaterThan
 from gpytorch.kernels import MaternKernel, ScaleKernel
 from gpytorch.likelihoods import GaussianLikelihood
+from gpytorch.means import ZeroMean
 from linear_operator.utils.errors import NanError
 
 from gp_distributions import (
@@ -102,6 +103,23 @@ def test_curvature_is_expected_where_the_outputscale_is_free(profile: str) -> No
     values, vectors = torch.linalg.eigh(expected)
     expected = vectors * values.clamp_min(0.01) @ vectors.mT  # flatter ones are raised
     torch.testing.assert_close(found, expected, rtol=1e-8, atol=1e-10)
+
+
+def test_is_for_one_freely_learned_mean_outputscale_and_noise() -> None:
+    rows = as_rows(CLOUDS)
+    outputs = torch.stack([TARGETS, -TARGETS], dim=-1)
+    fixed = model_of()
+    fixed.covar_module.raw_outputscale.requires_grad_(False)
+    without_mean = model_of()
+    without_mean.mean_module = ZeroMean()
+    for other in (
+        DistributionGP(rows, outputs, ScaleKernel(DistributionKernel(SW))),
+        model_of(sampling_noise=True),
+        model_of(train_Yvar=torch.full_like(TARGETS, 0.1)),
+        fixed,
+        without_mean,
+    ):
+        assert not has_concentrated(other)
 
 
 def test_curvature_is_none_for_a_kernel_of_gpytorch() -> None:

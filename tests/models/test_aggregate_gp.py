@@ -126,6 +126,17 @@ def test_draws_of_points_have_no_further_noise() -> None:
     assert torch.allclose(DrawNoiseLikelihood(kernel).within(wide), inside, rtol=1e-10, atol=1e-12)
 
 
+def test_leave_one_out_is_that_of_a_model_without_the_cloud() -> None:
+    mean, std, y = noisy_inputs(12)
+    X = Gaussians.from_mean_std(mean, std)
+    model = AggregateGP(X, y, aggregate="draw", outcome_transform=None)
+    rest = [i for i in range(12) if i != 5]
+    kernel: Any = model.covar_module
+    without = AggregateGP(X[rest], y[rest], kernel, aggregate="draw", outcome_transform=None)
+    for all_of_them, one in zip(model.leave_one_out(), without.predict(X[5:6]), strict=True):
+        assert torch.allclose(all_of_them[5], one[0], rtol=1e-8)
+
+
 @pytest.mark.parametrize("aggregate", ["mean", "draw"])
 def test_saved_models_predict_the_same(aggregate: Any, tmp_path: Path) -> None:
     mean, std, y = noisy_inputs(30)
