@@ -26,13 +26,13 @@ from unittest import mock
 import numpy as np
 import torch
 from gpytorch.kernels import ScaleKernel
-from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 
 from benchmarks.draws import Draws
 from benchmarks.harness import Options, Row, Work, compare, interleave, main
 from benchmarks.judging import Rows, Target, limit, number
 from benchmarks.speed.clouds import fixed
+from benchmarks.speed.fit_speed import loss
 from gp_distributions import DistributionGP, PointClouds, SlicedWassersteinKernel, fit
 from gp_distributions.fitting import ascent
 from gp_distributions.warnings import CostWarning
@@ -86,14 +86,6 @@ def fitted(model: DistributionGP) -> DistributionGP:
         return fit(model, progress=False)
 
 
-def likelihood_of(model: DistributionGP) -> float:
-    """Return the log marginal likelihood per cloud."""
-    model.train()
-    mll = ExactMarginalLogLikelihood(model.likelihood, model)
-    with torch.no_grad():
-        return float(mll(model(*model.train_inputs), model.train_targets))
-
-
 def gain(clouds: int, seed: int) -> Row:
     """Compare the fit with one that takes all clouds from the start."""
     model = model_of(clouds, seed)
@@ -102,7 +94,7 @@ def gain(clouds: int, seed: int) -> Row:
     with mock.patch.object(ascent, "LARGE", clouds):
         fitted(general)
     seconds = time.perf_counter() - start
-    more = likelihood_of(fitted(model)) - likelihood_of(general)
+    more = loss(general) - loss(fitted(model))
     return {"name": f"fit, T={clouds}, seed {seed}", "gain": more, "all_s": seconds}
 
 

@@ -5,14 +5,12 @@ Ours: ``MMD(d).squared(rows)`` with an empty cache and a bandwidth of one, from 
 - ``uniform``, ``weighted``: T clouds of n atoms;
 - ``ragged``: padded clouds of n/5 to 9n/5 atoms, n on average.
 
-Further rows of the table are for other kernels, for gradients with respect to clouds or bandwidth,
-and for the approximation by ``num_features`` features, where ``error`` is the mean relative error
-of squared distances. The references, timed in the same run:
+Further rows of the table are for other kernels, and for the approximation by ``num_features`` features,
+where ``error`` is the mean relative error of squared distances. The references, timed in the same run:
 
 - ``bare exp``: the exponential of as many numbers as there are ordered pairs of atoms, in blocks of
   2^16 numbers in preallocated memory, by the faster of NumPy and torch;
-- ``exact``: ours without features, or without a gradient;
-- ``W K W^T``: for images on a grid, the products with the full kernel matrix of the grid, by NumPy.
+- ``exact``: ours without features.
 
 The budget is for T = 500, n = 50, d = 2. Peak memory is what a side uses beyond its inputs; for the
 largest Gram matrix it must stay below 4 GiB.
@@ -23,22 +21,20 @@ largest Gram matrix it must stay below 4 GiB.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from benchmarks import harness
 from benchmarks.judging import limit
-from benchmarks.speed.clouds import Sizes, fixed, gram
-from gp_distributions import MMD, PointClouds
+from benchmarks.speed.clouds import Sizes, gram
+from gp_distributions import MMD
 
 BLOCK = 2**16
 OTHERS = ("laplace", "matern32", "matern52", "inverse_multiquadric", "energy", "polynomial3")
-# With a bandwidth of one.
+# Approximated by features, with a bandwidth of one.
 KERNELS = ("gaussian", "laplace")
 
 
@@ -57,19 +53,6 @@ TARGETS = (
         name="gaussian, uniform / bare exp, T=2000 n=200 d=2",
     ),
 )
-
-
-def gradient(distance: MMD, rows: Tensor, parameter: Tensor) -> harness.Side:
-    """The Gram matrix and the gradient of its sum with respect to the rows or the bandwidth."""
-
-    def work() -> tuple[Tensor, ...]:
-        parameter.requires_grad_()
-        try:
-            return torch.autograd.grad(distance.squared(rows).sum(), parameter)
-        finally:
-            parameter.requires_grad_(False)
-
-    return lambda: work
 
 
 def pairs(sizes: Sizes) -> int:
@@ -115,26 +98,7 @@ def budgets(sizes: Sizes, repeats: int) -> list[harness.Row]:
     ]
 
 
-def gradients(sizes: Sizes, repeats: int) -> list[harness.Row]:
-    """Compare gradients, which compute blocks twice, with the Gram matrix alone."""
-    result, rows = [], sizes.rows()["uniform"]
-    for kernel in KERNELS:
-        distance = MMD(sizes.dim, kernel=kernel, bandwidth=1.0)
-        assert distance.raw_bandwidth is not None
-        parameters = {"rows": rows, "bandwidth": distance.raw_bandwidth}
-        sides = {name: gradient(distance, rows, value) for name, value in parameters.items()}
-        exact = {"exact": gram(distance, rows)}
-        timings = harness.interleave(exact | sides, repeats=repeats, label=f"gradients, {sizes}")
-        result += [
-            harness.compare(
-                f"{kernel}, gradient in {name} / exact, {sizes}", timings[name], timings["exact"]
-            )
-            for name in sides
-        ]
-    return result
-
-
-def approximations(sizes: Sizes, counts: tuple[int, ...], repeats: int) -> list[harness.Row]:
+def approximations(sizes: Sizes, counts: Sequence[int], repeats: int) -> list[harness.Row]:
     """Compare features with the exact distance: time and error."""
     rows, result = sizes.rows()["uniform"], []
     apart = ~torch.eye(sizes.clouds, dtype=torch.bool)
@@ -159,32 +123,6 @@ def approximations(sizes: Sizes, counts: tuple[int, ...], repeats: int) -> list[
     return result
 
 
-def images(count: int, side: int, repeats: int) -> list[harness.Row]:
-    """Time ``MMD`` on images that share a grid against products with the full kernel matrix."""
-    clouds = PointClouds.from_images(np.random.default_rng(0).uniform(size=(count, side, side)))
-    rows, weights, grid = clouds.pack(), clouds.weights.numpy(), clouds.points[0].numpy()
-    profiles: dict[str, Callable[[Any], Any]] = {
-        "gaussian": lambda squared: np.exp(-squared / 2),
-        "laplace": lambda squared: np.exp(-np.sqrt(squared)),
-    }
-
-    def direct(profile: Callable[[Any], Any]) -> object:
-        smoothed = weights @ profile(((grid[:, None] - grid) ** 2).sum(-1))
-        squares = (smoothed * weights).sum(-1)
-        return squares[:, None] + squares - 2 * (smoothed @ weights.T)
-
-    result = []
-    for kernel, profile in profiles.items():
-        sides: dict[str, harness.Side] = {
-            "ours": gram(MMD(2, kernel=kernel, bandwidth=1.0), rows),
-            "direct": fixed(partial(direct, profile)),
-        }
-        timings = harness.interleave(sides, repeats=repeats, label=f"{count} images")
-        name = f"{kernel}, {count} images of {side} x {side} / W K W^T"
-        result.append(harness.compare(name, timings["ours"], timings["direct"].median))
-    return result
-
-
 def largest(sizes: Sizes) -> harness.Row:
     """Time a Gram matrix of clouds with more pairs of atoms than fit into memory."""
     rows, distance, seconds = sizes.rows()["uniform"], MMD(sizes.dim, bandwidth=1.0), 0.0
@@ -205,21 +143,12 @@ def largest(sizes: Sizes) -> harness.Row:
 
 
 def run(options: harness.Options) -> list[harness.Row]:
-    """Measure the budget, gradients, features, images and the largest Gram matrix."""
-    few = max(3, options.repeats // 3)
-    usual, fewer, most = Sizes(500, 50), Sizes(100, 50), Sizes(2000, 200)
-    counts: tuple[int, ...] = (50, 200, 1000)
-    pictures = [(1000, 28), (1000, 34)]
+    """Measure the budget, features and the largest Gram matrix."""
+    usual, most, counts = Sizes(500, 50), Sizes(2000, 200), [50, 200, 1000]
     if options.quick:
-        few, usual, fewer, most = options.repeats, Sizes(30, 10), Sizes(30, 10), Sizes(60, 20)
-        counts, pictures = (20,), [(20, 8)]
-    return [
-        *budgets(usual, options.repeats),
-        *gradients(fewer, few),
-        *approximations(usual, counts, few),
-        *(row for count, side in pictures for row in images(count, side, few)),
-        largest(most),
-    ]
+        usual, most, counts = Sizes(30, 10), Sizes(60, 20), [20]
+    few = max(3, options.repeats // 3)
+    return [*budgets(usual, options.repeats), *approximations(usual, counts, few), largest(most)]
 
 
 if __name__ == "__main__":

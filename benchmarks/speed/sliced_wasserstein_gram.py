@@ -128,28 +128,10 @@ def budgets(sizes: Sizes, slices: int, quantiles: int, pairs: int, repeats: int)
     return [*rows, compare(name, timings["uniform"], loop, inverse=True)]
 
 
-def scaling(sizes: Sizes, slices: int, repeats: int) -> Row:
-    """Compare uniform clouds of other sizes with the fastest primitives."""
-    distance = SlicedWasserstein(sizes.dim, num_slices=slices, num_quantiles=100)
-    sides = primitives(sizes.points(), distance.directions.numpy(), 100)
-    sides["uniform"] = gram(distance, sizes.rows()["uniform"])
-    name = f"{sizes}, {slices} slices x 100 quantiles"
-    timings = interleave(sides, repeats=repeats, label=name)
-    return compare(f"uniform / fastest primitives, {name}", timings["uniform"], fastest(timings))
-
-
 def run(options: Options) -> list[Row]:
-    """Measure the budgets, then the growth with each size."""
-    if options.quick:
-        return budgets(Sizes(40, 20), 10, 20, 10, options.repeats)
-    rows = budgets(Sizes(), 100, 100, 200, options.repeats)
-    others = [
-        *((Sizes(clouds=clouds), 100) for clouds in (250, 500, 2000)),
-        *((Sizes(atoms=atoms), 100) for atoms in (20, 50, 500)),
-        *((Sizes(dim=dim), slices) for dim, slices in ((1, 1), (5, 100), (10, 100))),
-        *((Sizes(), slices) for slices in (25, 400)),
-    ]
-    return rows + [scaling(*other, max(3, options.repeats // 3)) for other in others]
+    """Measure the budgets."""
+    sizes = (Sizes(40, 20), 10, 20, 10) if options.quick else (Sizes(), 100, 100, 200)
+    return budgets(*sizes, options.repeats)
 
 
 if __name__ == "__main__":
