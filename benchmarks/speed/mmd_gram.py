@@ -27,7 +27,7 @@ from functools import partial
 import numpy as np
 import torch
 
-from benchmarks import harness
+from benchmarks.harness import Options, Row, Side, Work, compare, interleave, main, peak_memory
 from benchmarks.judging import limit
 from benchmarks.speed.clouds import Sizes, gram
 from gp_distributions import MMD
@@ -60,13 +60,13 @@ def pairs(sizes: Sizes) -> int:
     return (sizes.clouds * sizes.atoms) ** 2
 
 
-def exponentials(numbers: int) -> dict[str, harness.Side]:
+def exponentials(numbers: int) -> dict[str, Side]:
     """Compute the exponentials of ``numbers`` numbers with each library."""
     exponents = np.random.default_rng(0).uniform(-10, 0, BLOCK)
     result = np.empty_like(exponents)
     exponents_t, result_t = torch.from_numpy(exponents), torch.from_numpy(result)
 
-    def repeated(work: harness.Work) -> harness.Side:
+    def repeated(work: Work) -> Side:
         def run() -> None:
             for _ in range(max(1, round(numbers / BLOCK))):
                 work()
@@ -79,7 +79,7 @@ def exponentials(numbers: int) -> dict[str, harness.Side]:
     }
 
 
-def budgets(sizes: Sizes, repeats: int) -> list[harness.Row]:
+def budgets(sizes: Sizes, repeats: int) -> list[Row]:
     """Time the Gram matrices that have a budget, and the other kernels."""
     rows = sizes.rows()
     sides = {
@@ -91,14 +91,12 @@ def budgets(sizes: Sizes, repeats: int) -> list[harness.Row]:
         distance = MMD(sizes.dim, kernel=kernel, bandwidth=bandwidth)
         sides[kernel] = gram(distance, rows["uniform"])
     bare = exponentials(pairs(sizes))
-    timings = harness.interleave(sides | bare, repeats=repeats, label=str(sizes))
+    timings = interleave(sides | bare, repeats=repeats, label=str(sizes))
     fastest = min(timings[name].median for name in bare)
-    return [
-        harness.compare(f"{name} / bare exp, {sizes}", timings[name], fastest) for name in sides
-    ]
+    return [compare(f"{name} / bare exp, {sizes}", timings[name], fastest) for name in sides]
 
 
-def approximations(sizes: Sizes, counts: Sequence[int], repeats: int) -> list[harness.Row]:
+def approximations(sizes: Sizes, counts: Sequence[int], repeats: int) -> list[Row]:
     """Compare features with the exact distance: time and error."""
     rows, result = sizes.rows()["uniform"], []
     apart = ~torch.eye(sizes.clouds, dtype=torch.bool)
@@ -112,18 +110,16 @@ def approximations(sizes: Sizes, counts: Sequence[int], repeats: int) -> list[ha
         expected = make().squared(rows)
         sides = {name: gram(distance, rows) for name, distance in approximate.items()}
         exact = {"exact": gram(make(), rows)}
-        timings = harness.interleave(
-            exact | sides, repeats=repeats, label=f"features, {kernel}, {sizes}"
-        )
+        timings = interleave(exact | sides, repeats=repeats, label=f"features, {kernel}, {sizes}")
         for name, distance in approximate.items():
             error = ((distance.squared(rows) - expected).abs()[apart] / expected[apart]).mean()
             label = f"{kernel}, {name} / exact, {sizes}"
             medians = (timings[side].median for side in (name, "exact"))
-            result.append(harness.compare(label, *medians, error=float(error)))
+            result.append(compare(label, *medians, error=float(error)))
     return result
 
 
-def largest(sizes: Sizes) -> harness.Row:
+def largest(sizes: Sizes) -> Row:
     """Time a Gram matrix of clouds with more pairs of atoms than fit into memory."""
     rows, distance, seconds = sizes.rows()["uniform"], MMD(sizes.dim, bandwidth=1.0), 0.0
 
@@ -133,16 +129,16 @@ def largest(sizes: Sizes) -> harness.Row:
         distance.squared(rows)
         seconds = time.perf_counter() - start
 
-    peak = harness.peak_memory(work)
+    peak = peak_memory(work)
     # A thousandth of the exponentials is enough to extrapolate.
     sample = pairs(sizes) // 1000
-    timings = harness.interleave(exponentials(sample), repeats=3, label=f"exp for {sizes}")
+    timings = interleave(exponentials(sample), repeats=3, label=f"exp for {sizes}")
     fastest = min(timing.median for timing in timings.values())
     bare = fastest * pairs(sizes) / (max(1, round(sample / BLOCK)) * BLOCK)
-    return harness.compare(f"gaussian, uniform / bare exp, {sizes}", seconds, bare, ours_mib=peak)
+    return compare(f"gaussian, uniform / bare exp, {sizes}", seconds, bare, ours_mib=peak)
 
 
-def run(options: harness.Options) -> list[harness.Row]:
+def run(options: Options) -> list[Row]:
     """Measure the budget, features and the largest Gram matrix."""
     usual, most, counts = Sizes(500, 50), Sizes(2000, 200), [50, 200, 1000]
     if options.quick:
@@ -152,4 +148,4 @@ def run(options: harness.Options) -> list[harness.Row]:
 
 
 if __name__ == "__main__":
-    harness.main(run)
+    main(run)
