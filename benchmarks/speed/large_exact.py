@@ -37,6 +37,8 @@ from gp_distributions import DistributionGP, PointClouds, SlicedWassersteinKerne
 from gp_distributions.fitting import ascent
 from gp_distributions.warnings import CostWarning
 
+SEEDS = 3
+
 
 def least_gain(rows: Rows) -> tuple[str, bool]:
     """Return the least gain in log marginal likelihood over seeds."""
