@@ -7,7 +7,7 @@ import torch
 from botorch.models.utils.gpytorch_modules import get_covar_module_with_dim_scaled_prior
 from cases import as_rows, random_clouds
 from gpytorch.constraints import Interval
-from gpytorch.kernels import Kernel, MaternKernel
+from gpytorch.kernels import Kernel, MaternKernel, RBFKernel
 from torch import Tensor
 
 from gp_distributions import (
@@ -103,6 +103,21 @@ class TestFormula:
         torch.testing.assert_close(dense(named, rows), dense(plain, rows))
         assert isinstance(named.raw_lengthscale_constraint, Interval)
         assert SlicedWassersteinKernel(2, num_quantiles=None).distance.num_quantiles is None
+
+
+def test_two_clouds_and_a_number_in_one_row() -> None:
+    columns = torch.linspace(0, 1, len(ROWS)).double()[:, None]
+    second = as_rows(random_clouds(9, seed=3, sizes=(3, 8)), atoms=8)
+    X = torch.cat([columns, ROWS, second], dim=-1)
+    number = RBFKernel(active_dims=[0]).double()
+    first = make("matern52", active_dims=range(1, 1 + WIDTH))
+    last = make("gaussian", p=1, active_dims=range(1 + WIDTH, 1 + 2 * WIDTH))
+    by_hand = (
+        dense(RBFKernel().double(), columns) * dense(make("matern52"), ROWS)
+        + dense(make("gaussian", p=1), second)
+    )  # fmt: skip
+    torch.testing.assert_close(dense(number * first + last, X), by_hand)
+    torch.testing.assert_close((number * first + last)(X, diag=True).detach(), by_hand.diagonal())
 
 
 class TestBatches:
