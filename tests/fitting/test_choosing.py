@@ -10,6 +10,7 @@ from botorch.acquisition import LogExpectedImprovement
 from botorch.exceptions.errors import UnsupportedError
 from botorch.sampling.pathwise import draw_matheron_paths
 from gpytorch.kernels import ScaleKernel
+from gpytorch.mlls import ExactMarginalLogLikelihood
 
 from gp_distributions import (
     ClassificationGP,
@@ -24,7 +25,7 @@ from gp_distributions import (
     load,
     save,
 )
-from gp_distributions.fitting.choosing import choose_metric
+from gp_distributions.fitting.choosing import choose_metric, choose_normals_factor
 from gp_distributions.fitting.sampling_noise import learn_sampling_noise
 
 
@@ -244,3 +245,26 @@ def test_other_coordinates_count_alike(kind: str) -> None:
     assert bool((model.covar_module.base_kernel.distance.scales == 1).all())
     assert model.choice is not None
     assert model.choice.scales == ()
+
+
+@pytest.mark.parametrize("what", ["waves", "size"])
+def test_the_factor_of_normals_has_the_largest_likelihood(what: str) -> None:
+    generator = torch.Generator().manual_seed(0)
+    waves, size = torch.rand(2, 30, generator=generator).double()
+    angles = torch.linspace(0, 2 * torch.pi, 61).double()[:-1]
+    radius = (1 + size[:, None]) * (1 + 0.02 * waves[:, None] * torch.cos(6 * angles))
+    outlines = radius[..., None] * torch.stack([angles.cos(), angles.sin()], dim=-1)
+    X = PointClouds.from_curves(list(outlines.numpy()), atoms=60, normals=True)
+    y = {"waves": waves, "size": size}[what]
+    model = DistributionGP(X, y).train()
+    choose_normals_factor(model)
+    losses = {}
+    for factor in (1.0, 3.0, 6.0):
+        kernel = DistributionGP(X, y).covar_module
+        kernel.base_kernel.distance.normals_factor = factor
+        passed = fit(DistributionGP(X, y, kernel), restarts=0).train()
+        likelihood = ExactMarginalLogLikelihood(passed.likelihood, passed)
+        losses[factor] = -likelihood(passed(*passed.train_inputs), passed.train_targets).item()
+    found = model.covar_module.base_kernel.distance.normals_factor
+    assert found == min(losses, key=losses.__getitem__)
+    assert found == {"waves": 6.0, "size": 1.0}[what]

@@ -24,6 +24,7 @@ from gp_distributions import (
     load,
     save,
 )
+from gp_distributions.models.pieces import SampledPieces
 
 CLOUDS = random_clouds(70, sizes=(5, 20))
 ROWS = as_rows(CLOUDS)
@@ -228,6 +229,18 @@ class TestPieces:
         given[65] = 0.0
         with pytest.raises(ValueError, match=r"piece 1: Expected positive variances, .*cloud 25"):
             model(given).predict(NEW)
+
+    def test_a_part_of_the_sample_is_random_and_in_order(self) -> None:
+        data = SampledPieces.read(
+            ROWS, TARGETS, num_inducing=5, seed=0, client=None, progress=False
+        )
+        (X, y), (more, _) = data.part(9), data.part(30)
+        places = [int((row == ROWS).all(-1).nonzero()) for row in X]
+        assert places != list(range(9))
+        assert len(places) == 9
+        assert places == sorted(places)
+        assert torch.equal(y.flatten(), TARGETS[places])
+        assert set(map(tuple, X.tolist())) < set(map(tuple, more.tolist()))
 
     @pytest.mark.parametrize("size", [7, 30, 60])
     def test_any_number_of_pieces(self, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
