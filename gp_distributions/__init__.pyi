@@ -23,7 +23,6 @@ from gp_distributions.distances import (
     ScaledDistance,
     SinkhornPotential,
     SlicedWasserstein,
-    StandardizedDistance,
     TotalVariation,
 )
 from gp_distributions.estimators import (
@@ -53,16 +52,13 @@ from gp_distributions.measures import (
     MixedInputs,
     PointClouds,
     ReferenceMeasure,
-    surroundings,
 )
 from gp_distributions.models import (
     AggregateGP,
     ClassificationGP,
-    ConformalCorrection,
     CurveGP,
     DistributionGP,
     MixtureModel,
-    NormalizeClouds,
     SharedKernelGP,
     SparseAggregateGP,
     SparseClassificationGP,
@@ -80,7 +76,6 @@ __all__ = [
     "AggregateGP",
     "ClassificationGP",
     "CloudScaler",
-    "ConformalCorrection",
     "CurveGP",
     "Decoder",
     "DesignSearch",
@@ -100,7 +95,6 @@ __all__ = [
     "MixedInputs",
     "MixedSearch",
     "MixtureModel",
-    "NormalizeClouds",
     "PointClouds",
     "PoolSearch",
     "PrecomputedDistance",
@@ -119,7 +113,6 @@ __all__ = [
     "SparseAggregateGP",
     "SparseClassificationGP",
     "SparseDistributionGP",
-    "StandardizedDistance",
     "TotalVariation",
     "VariationalDistributionGP",
     "compare",
@@ -135,5 +128,4 @@ __all__ = [
     "report",
     "save",
     "sensitivity",
-    "surroundings",
 ]

@@ -18,7 +18,6 @@ from gp_distributions import (
     LinearTransport,
     MixtureModel,
     MMDKernel,
-    NormalizeClouds,
     PointClouds,
     PrecomputedDistance,
     ReferenceMeasure,
@@ -41,7 +40,7 @@ from gp_distributions.distances import (
     StandardizedDistance,
 )
 from gp_distributions.kernels.profiles import PROFILES
-from gp_distributions.models import KernelRidgeClassifier, MixtureClassifier
+from gp_distributions.models import KernelRidgeClassifier, MixtureClassifier, NormalizeClouds
 from gp_distributions.testing.clouds import (
     Clouds,
     random_clouds,

@@ -19,7 +19,7 @@ from gp_distributions.bayesopt import Decoder, DesignSearch, FreeSearch, MixedSe
 from gp_distributions.distances import invert_embedding
 from gp_distributions.kernels import GroupAverageKernel, default_kernels, planar_rotations
 from gp_distributions.measures import align
-from gp_distributions.models import KernelRidgeClassifier
+from gp_distributions.models import KernelRidgeClassifier, NormalizeClouds
 from gp_distributions.testing.clouds import random_clouds, random_gaussians
 
 pytestmark = [
@@ -130,7 +130,9 @@ MODELS: dict[str, Run] = {
     ),
     "sampling noise": predicting(lambda X: gd.DistributionGP(X, Y, sliced(), sampling_noise=True)),
     "normalised": predicting(
-        lambda X: gd.DistributionGP(X, Y, sliced(), input_transform=gd.NormalizeClouds.from_data(X))
+        lambda X: gd.DistributionGP(
+            X, Y, sliced(), input_transform=gd.models.NormalizeClouds.from_data(X)
+        )
     ),
     "group average": predicting(
         lambda X: gd.DistributionGP(
@@ -195,7 +197,7 @@ def default(device: torch.device) -> Any:
     found = model.posterior(new)
     assert found.rsample(torch.Size([8])).device.type == device.type
     mean, std = model.predict(new)
-    correction = gd.ConformalCorrection(NEW_Y, mean, std, level=0.8)
+    correction = gd.models.ConformalCorrection(NEW_Y, mean, std, level=0.8)
     again = model.condition_on_observations(new, NEW_Y)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "model.gpd")
@@ -294,7 +296,7 @@ def measures(device: torch.device) -> Any:
     invert_embedding(distance, distance.embed(X[:2].pack()))
     return (
         *(X.normalize(X[:5]).points, align(X[:TEST]).points, surface.points.abs()),
-        *(gd.surroundings(molecules.to(device)).points, curves.points, every, same.grad),
+        *(gd.measures.surroundings(molecules.to(device)).points, curves.points, every, same.grad),
     )
 
 

@@ -14,7 +14,6 @@ from gp_distributions import (
     DistributionKernel,
     MixedInputs,
     MMDKernel,
-    NormalizeClouds,
     PointClouds,
     SlicedWasserstein,
     SlicedWassersteinKernel,
@@ -25,6 +24,7 @@ from gp_distributions import (
     save,
 )
 from gp_distributions.judging import calibration
+from gp_distributions.models import NormalizeClouds
 
 CLOUDS = PointClouds(np.random.default_rng(0).normal(size=(6, 4, 2)))
 

@@ -182,12 +182,12 @@ def score(model: Any, draw: Draw) -> Score:
         "jackknife": None,
     }
     if len(targets) >= FEWEST:
-        wider = gd.ConformalCorrection(targets, *model.predict(held_out)).rescale(std)
+        wider = gd.models.ConformalCorrection(targets, *model.predict(held_out)).rescale(std)
         found["conformal"] = within(y, mean, wider)
         found["conformal_width"] = (wider.mean() * 2 * 1.96 / widest).item()
     exact = gd.DistributionGP | gd.SparseDistributionGP
     if isinstance(model, exact) and len(known) >= FEWEST:
-        wider = gd.ConformalCorrection(known, *model.leave_one_out()).rescale(std)
+        wider = gd.models.ConformalCorrection(known, *model.leave_one_out()).rescale(std)
         found["jackknife"] = within(y, mean, wider)
     return found
 

@@ -52,7 +52,7 @@ def sums(fold: Fold) -> Prediction:
     """Sums over atoms of a function of their surroundings."""
     assert fold.train.atoms is not None
     assert fold.test.atoms is not None
-    X, new = map(gd.surroundings, (fold.train.atoms, fold.test.atoms))
+    X, new = map(gd.measures.surroundings, (fold.train.atoms, fold.test.atoms))
     model = gd.SparseAggregateGP(X, fold.train.y, aggregate="sum", num_features=1000)
     gd.fit(model, restarts=0, progress=False)
     return _predicted(model, new, labelled=False)

@@ -57,7 +57,9 @@ def predicted(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Predict molecules, a piece at a time."""
     pieces = torch.arange(len(atoms)).split(PIECE)
-    found = [model.predict(gd.surroundings(atoms[part]), progress=False) for part in pieces]
+    found = [
+        model.predict(gd.measures.surroundings(atoms[part]), progress=False) for part in pieces
+    ]
     mean, std = zip(*found, strict=True)
     return torch.cat(mean).numpy(), torch.cat(std).numpy()
 
@@ -113,7 +115,7 @@ def run(options: Options) -> list[Row]:
     rows: list[Row] = []
     for name, size, features in progress(cases, "sums"):
         targets = targets_of(molecules, name)
-        data = MoleculePieces(atoms[order[:size]], targets[order[:size]], gd.surroundings)
+        data = MoleculePieces(atoms[order[:size]], targets[order[:size]], gd.measures.surroundings)
         found: dict[str, Any] = {}
 
         def learned(

@@ -81,7 +81,7 @@ class Molecules:
         """The molecules as clouds of atoms of mass one in space, whose kinds are elements.
 
         Example:
-            >>> from gp_distributions import surroundings
+            >>> from gp_distributions.measures import surroundings
             >>> from gp_distributions.datasets import load_molecules
             >>> molecules = load_molecules(1000)  # doctest: +SKIP
             >>> neighbourhoods = surroundings(molecules.atoms)  # doctest: +SKIP

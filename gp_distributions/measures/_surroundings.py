@@ -55,7 +55,8 @@ def surroundings(
         ValueError: If clouds have normals, or a radius or number is not positive.
 
     Example:
-        >>> from gp_distributions import PointClouds, surroundings
+        >>> from gp_distributions import PointClouds
+        >>> from gp_distributions.measures import surroundings
         >>> water = PointClouds([[[0.0, 0.0], [0.96, 0.0], [-0.24, 0.93]]], kinds=[["O", "H", "H"]])
         >>> surroundings(water).positions.shape
         torch.Size([1, 3, 78])

@@ -60,7 +60,8 @@ class ConformalCorrection:
 
     Example:
         >>> import torch
-        >>> from gp_distributions import ConformalCorrection, DistributionGP, PointClouds, fit
+        >>> from gp_distributions import DistributionGP, PointClouds, fit
+        >>> from gp_distributions.models import ConformalCorrection
         >>> points = torch.randn(60, 20, 2, generator=torch.Generator().manual_seed(0)).double()
         >>> clouds, targets = PointClouds(points), points.mean((-2, -1))
         >>> model = fit(DistributionGP(clouds[:9], targets[:9]), restarts=0)
@@ -112,7 +113,7 @@ class ConformalCorrection:
 
         Example:
             >>> import torch
-            >>> from gp_distributions import ConformalCorrection
+            >>> from gp_distributions.models import ConformalCorrection
             >>> correction = ConformalCorrection([1.0, 2.0, 3.0], [0.0] * 3, [1.0] * 3, level=0.5)
             >>> correction.rescale(torch.ones(2))
             tensor([2.9652, 2.9652])

@@ -43,7 +43,8 @@ class NormalizeClouds(InputTransform, torch.nn.Module):
 
     Example:
         >>> import torch
-        >>> from gp_distributions import NormalizeClouds, PointClouds
+        >>> from gp_distributions import PointClouds
+        >>> from gp_distributions.models import NormalizeClouds
         >>> transform = NormalizeClouds(torch.tensor([3.0, 0.0], dtype=torch.float64), scale=2.0)
         >>> rows = transform(PointClouds([[[5.0, 8.0]]]).pack())
         >>> PointClouds.unpack(rows, dim=2).points
@@ -94,7 +95,8 @@ class NormalizeClouds(InputTransform, torch.nn.Module):
 
         Example:
             >>> import numpy as np
-            >>> from gp_distributions import DistributionGP, NormalizeClouds, PointClouds
+            >>> from gp_distributions import DistributionGP, PointClouds
+            >>> from gp_distributions.models import NormalizeClouds
             >>> clouds = PointClouds(np.random.default_rng(0).normal(5.0, 9.0, size=(10, 30, 2)))
             >>> transform = NormalizeClouds.from_data(clouds)
             >>> model = DistributionGP(clouds, np.arange(10.0), input_transform=transform)

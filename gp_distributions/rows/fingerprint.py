@@ -16,6 +16,8 @@ _OF_MODULES = {
     *vars(torch.nn.Module()),
     *("_priors", "_constraints", "_added_loss_terms", "recent", "warm_starts"),
 }
+# Most settings are of these types, which are compared by value.
+_PLAIN = {bool, int, float, str, type(None)}
 
 
 def fingerprint(module: Any) -> Hashable:
@@ -38,11 +40,12 @@ def fingerprint(module: Any) -> Hashable:
 
 
 def _key(value: Any) -> Hashable:
+    if type(value) in _PLAIN:
+        return type(value), value
     if isinstance(value, torch.nn.Module):
         return fingerprint(value)
     if isinstance(value, Tensor):
-        content = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
-        return value.dtype, value.device, tuple(value.shape), content
+        return value.dtype, value.device, value.shape, value.numpy(force=True).tobytes()
     if isinstance(value, np.ndarray) and value.dtype != object:
         return value.dtype.str, value.shape, value.tobytes()
     if isinstance(value, list | tuple):

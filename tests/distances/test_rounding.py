@@ -12,7 +12,6 @@ from gp_distributions import (
     DistributionKernel,
     Fourier,
     GramTransformer,
-    NormalizeClouds,
     PointClouds,
     ReferenceMeasure,
     RigidSlicedWasserstein,
@@ -25,6 +24,7 @@ from gp_distributions import (
 from gp_distributions.distances.base import Distance
 from gp_distributions.distances.rounding import rounding_of
 from gp_distributions.fitting.starts import median_distances
+from gp_distributions.models import NormalizeClouds
 from gp_distributions.numerics.sampling import median_distance
 from gp_distributions.warnings import UndeterminedWarning
 

@@ -18,11 +18,10 @@ from gp_distributions import (
     RigidSlicedWasserstein,
     ScaledDistance,
     SlicedWasserstein,
-    StandardizedDistance,
     load,
     save,
 )
-from gp_distributions.distances import Distance
+from gp_distributions.distances import Distance, StandardizedDistance
 
 UNITS = torch.tensor([1e-3, 2.0, 5e4], dtype=torch.float64)
 

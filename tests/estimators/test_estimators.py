@@ -30,10 +30,9 @@ from gp_distributions import (
     SlicedWasserstein,
     SlicedWassersteinKernel,
     SparseDistributionGP,
-    StandardizedDistance,
     fit,
 )
-from gp_distributions.distances import SizedDistance
+from gp_distributions.distances import SizedDistance, StandardizedDistance
 from gp_distributions.distances.mmd import MMD
 from gp_distributions.estimators import (
     DistributionGPClassifier,

@@ -27,7 +27,6 @@ from gp_distributions import (
     MixedInputs,
     MixtureModel,
     MMDKernel,
-    NormalizeClouds,
     PointClouds,
     SlicedWassersteinKernel,
     fit,
@@ -37,7 +36,7 @@ from gp_distributions import (
     save,
 )
 from gp_distributions.kernels.covariances import covariance
-from gp_distributions.models import IntegratedGP, SamplingNoiseLikelihood
+from gp_distributions.models import IntegratedGP, NormalizeClouds, SamplingNoiseLikelihood
 from gp_distributions.numerics.quadrature import grid
 from gp_distributions.numerics.student_t import log_density
 from gp_distributions.warnings import UndeterminedWarning

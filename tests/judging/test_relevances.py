@@ -16,7 +16,6 @@ from gp_distributions import (
     GaussianMixtures,
     Gaussians,
     MixedInputs,
-    NormalizeClouds,
     PointClouds,
     PrecomputedDistance,
     RigidSlicedWasserstein,
@@ -28,6 +27,7 @@ from gp_distributions import (
     sensitivity,
 )
 from gp_distributions.judging import Relevance, RelevanceEntry
+from gp_distributions.models import NormalizeClouds
 
 pytestmark = pytest.mark.usefixtures("short_fits")
 

@@ -16,7 +16,6 @@ from torch import Tensor
 from gp_distributions import (
     DistributionGP,
     DistributionKernel,
-    NormalizeClouds,
     SlicedWasserstein,
 )
 from gp_distributions.kernels import (
@@ -26,6 +25,7 @@ from gp_distributions.kernels import (
     StudentT,
 )
 from gp_distributions.kernels.profiles import PROFILES
+from gp_distributions.models import NormalizeClouds
 
 # No padding, because finite differences would make its weights negative.
 ROWS = as_rows(random_clouds(20, sizes=(8, 8)))

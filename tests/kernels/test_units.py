@@ -12,19 +12,18 @@ from gp_distributions import (
     Hellinger,
     MixedInputs,
     MMDKernel,
-    NormalizeClouds,
     PointClouds,
     ScaledDistance,
     SlicedWasserstein,
     SlicedWassersteinKernel,
     SparseDistributionGP,
-    StandardizedDistance,
     diagnose,
     fit,
     mixed_kernel,
 )
-from gp_distributions.distances import Distance
+from gp_distributions.distances import Distance, StandardizedDistance
 from gp_distributions.kernels.units import unit_findings
+from gp_distributions.models import NormalizeClouds
 from gp_distributions.warnings import UnitsWarning
 
 UNITS = torch.tensor([1.0, 30.0, 0.0], dtype=torch.float64)

@@ -11,7 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from gp_distributions import MixedInputs, NormalizeClouds, PointClouds
+from gp_distributions import MixedInputs, PointClouds
+from gp_distributions.models import NormalizeClouds
 
 ANGLES = torch.arange(40, dtype=torch.float64) * (2 * math.pi / 40)
 CIRCLE = torch.stack([ANGLES.cos(), ANGLES.sin()], dim=-1)

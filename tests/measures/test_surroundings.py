@@ -7,7 +7,8 @@ import pytest
 import torch
 from scipy.spatial.transform import Rotation
 
-from gp_distributions import PointClouds, surroundings
+from gp_distributions import PointClouds
+from gp_distributions.measures import surroundings
 
 
 def molecules(num: int = 4, seed: int = 0) -> PointClouds:

@@ -11,11 +11,11 @@ from scipy import stats
 from torch import Tensor
 
 from gp_distributions import (
-    ConformalCorrection,
     DistributionGPRegressor,
     PointClouds,
 )
 from gp_distributions.judging import coverage
+from gp_distributions.models import ConformalCorrection
 
 pytestmark = pytest.mark.usefixtures("short_fits")
 

@@ -17,7 +17,6 @@ from gp_distributions import (
     DistributionGP,
     Gaussians,
     MixedInputs,
-    NormalizeClouds,
     PointClouds,
     SharedKernelGP,
     SlicedWassersteinKernel,
@@ -31,7 +30,7 @@ from gp_distributions import (
 )
 from gp_distributions.kernels import BlockKernel
 from gp_distributions.kernels.mixed import STRUCTURES
-from gp_distributions.models import SamplingNoiseLikelihood
+from gp_distributions.models import NormalizeClouds, SamplingNoiseLikelihood
 
 pytestmark = pytest.mark.usefixtures("short_fits")
 

@@ -10,11 +10,11 @@ from gp_distributions import (
     DistributionGP,
     Gaussians,
     MixedInputs,
-    NormalizeClouds,
     PointClouds,
     SparseDistributionGP,
     fit,
 )
+from gp_distributions.models import NormalizeClouds
 
 pytestmark = pytest.mark.usefixtures("short_fits")
 

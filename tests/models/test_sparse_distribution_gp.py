@@ -16,7 +16,6 @@ from torch import Tensor
 
 from gp_distributions import (
     DistributionGP,
-    NormalizeClouds,
     PointClouds,
     SharedKernelGP,
     SlicedWassersteinKernel,
@@ -24,6 +23,7 @@ from gp_distributions import (
     load,
     save,
 )
+from gp_distributions.models import NormalizeClouds
 from gp_distributions.models.pieces import SampledPieces
 
 CLOUDS = random_clouds(70, sizes=(5, 20))

@@ -11,7 +11,6 @@ import torch
 
 from gp_distributions import (
     ClassificationGP,
-    ConformalCorrection,
     DistributionGP,
     DistributionGPRegressor,
     MixedInputs,
@@ -19,7 +18,7 @@ from gp_distributions import (
     SlicedWassersteinKernel,
 )
 from gp_distributions.judging import nlpd
-from gp_distributions.models import KernelRidgeClassifier
+from gp_distributions.models import ConformalCorrection, KernelRidgeClassifier
 
 CLOUDS = PointClouds(torch.arange(4.0, dtype=torch.float64)[:, None, None])
 Y = [1.0, 2.0, 4.0, -999.0]

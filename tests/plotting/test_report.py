@@ -24,7 +24,6 @@ from gp_distributions import (
     MixedInputs,
     MixtureModel,
     MMDKernel,
-    NormalizeClouds,
     PointClouds,
     PrecomputedDistance,
     RigidSlicedWasserstein,
@@ -38,6 +37,7 @@ from gp_distributions import (
     save,
 )
 from gp_distributions.judging import ClassPredictions, NormalPredictions
+from gp_distributions.models import NormalizeClouds
 from gp_distributions.models.likeliest import likeliest
 from gp_distributions.plotting.reports import page as pages
 from gp_distributions.plotting.reports.judging import LEVELS, counts, judge, nearest, training_of

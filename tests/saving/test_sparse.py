@@ -9,7 +9,6 @@ from cases import as_rows, random_clouds
 from gpytorch.kernels import ScaleKernel
 
 from gp_distributions import (
-    NormalizeClouds,
     SlicedWassersteinKernel,
     SparseClassificationGP,
     SparseDistributionGP,
@@ -17,6 +16,7 @@ from gp_distributions import (
     load,
     save,
 )
+from gp_distributions.models import NormalizeClouds
 
 CLOUDS = random_clouds(60, sizes=(5, 20))
 ROWS = as_rows(CLOUDS)

@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -128,8 +129,6 @@ def report(
         ...     "<h1>Report on predictions</h1>" in path.read_text()
         True
     """
-    import jinja2  # torch requires it
-
     path = Path(path)
     if not path.parent.is_dir():
         raise FileNotFoundError(f"Expected an existing folder, got {path.parent}. Create it first.")
@@ -182,11 +181,7 @@ def report(
     for name, block, _, _ in clouds:
         sizes = sorted(map(len, _bags(single, rows, block)))
         data.append((f"Bags {name}", f"{sizes[0]} to {sizes[-1]} points, dimension {block.dim}"))
-    options: Any = {"undefined": jinja2.StrictUndefined, "trim_blocks": True}
-    environment = jinja2.Environment(autoescape=True, **options)
-    environment.filters |= {"number": number, "percent": percent}
-    template = files(__package__).joinpath("report.html.jinja").read_text("utf-8")
-    text = environment.from_string(template).render(
+    text = _template().render(
         title=title,
         date=date,
         level=level,
@@ -206,6 +201,19 @@ def report(
     with written_whole(path) as file:
         file.write(text.encode())
     return path
+
+
+@cache
+def _template() -> Any:
+    """Return the template of the page."""
+    import jinja2  # torch requires it
+
+    options: Any = {"undefined": jinja2.StrictUndefined, "trim_blocks": True}
+    environment = jinja2.Environment(autoescape=True, **options)
+    environment.filters |= {"number": number, "percent": percent}
+    return environment.from_string(
+        files(__package__).joinpath("report.html.jinja").read_text("utf-8")
+    )
 
 
 def _picture(draw: Callable[..., object], width: float, height: float, columns: int = 1) -> str:
