@@ -19,7 +19,7 @@ from gp_distributions.bayesopt import Decoder, DesignSearch, FreeSearch, MixedSe
 from gp_distributions.distances import invert_embedding
 from gp_distributions.kernels import GroupAverageKernel, default_kernels, planar_rotations
 from gp_distributions.measures import align
-from gp_distributions.models import KernelRidgeClassifier, NormalizeClouds
+from gp_distributions.models import KernelRidgeClassifier
 from gp_distributions.testing.clouds import random_clouds, random_gaussians
 
 pytestmark = [
