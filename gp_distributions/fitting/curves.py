@@ -107,7 +107,10 @@ def _start_matrix(model: CurveGP, parts: Parts) -> None:
     errors, values, vectors = parts
     rotated = vectors.mT @ errors / values.clamp_min(_FLOOR).sqrt().unsqueeze(-1)
     factor = _root(rotated.mT @ rotated / len(errors))
-    rest = factor[:, : -model.rank].square().sum(-1) / factor.square().sum(-1)
+    total = (
+        factor.square().sum(-1).clamp_min(torch.finfo(factor.dtype).tiny)
+    )  # or a constant output
+    rest = factor[:, : -model.rank].square().sum(-1) / total
     model.output_factor, model.output_noise = factor[:, -model.rank :], model.output_noise + rest
 
 

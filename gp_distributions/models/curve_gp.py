@@ -28,6 +28,8 @@ from gp_distributions.numerics.kronecker import KroneckerSystem
 
 # Missing entries whose parts in variances are computed at a time.
 _CHUNK = 64
+# Standardised targets of outputs that are the same for all curves are no larger.
+_CONSTANT = 1e-6
 _ONE_SAMPLE = torch.Size()
 
 
@@ -122,9 +124,12 @@ class CurveGP(SharedKernelGP):
 
     @property
     def output_covariance(self) -> Tensor:
-        """The covariances :math:`C` of the standardised outputs, ``M x M``."""
+        """The covariances :math:`C` of the standardised outputs, ``M x M``; zero for constant ones."""
         if self.output_covar_module is not None and self.positions is not None:
-            return covariance(self.output_covar_module, self.positions)
+            varies = (self.train_targets.abs().amax(-1) > _CONSTANT).to(self.train_targets)
+            return covariance(self.output_covar_module, self.positions) * torch.outer(
+                varies, varies
+            )
         return self.output_factor @ self.output_factor.mT
 
     def decomposed(self) -> tuple[Tensor, Tensor, Tensor]:

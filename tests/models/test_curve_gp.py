@@ -271,6 +271,18 @@ def test_fit_finds_the_covariance_and_the_noise_of_values() -> None:
     assert float((found / scale / scale.unsqueeze(-1) - C).abs().max()) < 0.25
 
 
+@pytest.mark.parametrize("options", [{}, {"rank": 2}, {"positions": AT}], ids=str)
+def test_values_that_never_vary_are_predicted_as_they_are(options: dict[str, object]) -> None:
+    """Curves that start at one value, for example."""
+    curves = CURVES.clone()
+    curves[:, 0] = 5.0
+    model = fit(CurveGP(ROWS[:T], curves[:T], kernel(), **options), progress=False)  # type: ignore[arg-type]
+    mean, std = model.predict(ROWS[T:])
+    torch.testing.assert_close(mean[:, 0], curves[T:, 0], rtol=0, atol=1e-3)
+    assert (std[:, 0] < 1e-3).all()
+    assert (std[:, 1:] > 1e-3).all()
+
+
 def test_what_is_refused() -> None:
     curves = CURVES[:T]
     ragged = [row.tolist() for row in curves]
