@@ -37,8 +37,8 @@ from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.variational_gp import VariationalDistributionGP
 from gp_distributions.numerics.linear_algebra import cholesky
 
-# At a start, the outputscale is at least this share of the variance of link values, and the variance of
-# the effects of clouds at least the second number.
+# At a start, the outputscale is at least this share of the variance of link values. The second number is
+# the least variance of the effects of clouds, and that of link values in variances of their errors.
 _LEAST, _EFFECT = 0.1, 0.01
 # A step that improves the bound by less, for each cloud, is the last: the last digits of the variational
 # distribution take most of the steps.
@@ -205,15 +205,17 @@ def _starts(
     """Yield the values of all parameters at each start."""
     if exact is not None:
         values, noise = _link(model)
+        variance = values.var(correction=min(1, len(values) - 1))  # zero if all targets are alike
+        variance = variance.clamp_min(_EFFECT * noise.median())
         kernels = [each for each in model.covar_module.modules() if isinstance(each, ScaleKernel)]
         for kernel in kernels:
-            start_at(kernel, "outputscale", kernel.outputscale.clamp_min(_LEAST * values.var()))
+            start_at(kernel, "outputscale", kernel.outputscale.clamp_min(_LEAST * variance))
         if model.raw_effect_variance is not None:
             effect = (exact.likelihood.noise - noise.median()).clamp_min(_EFFECT)[0]
             start_at(model, "effect_variance", effect)
         yield values_of(model)
         for kernel in kernels:
-            start_at(kernel, "outputscale", values.var())
+            start_at(kernel, "outputscale", variance)
         if isinstance(model.mean_module, ConstantMean):
             start_at(model.mean_module, "constant", values.mean())
     start_at_medians(model)

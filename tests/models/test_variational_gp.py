@@ -195,6 +195,17 @@ def test_exposures_multiply_rates() -> None:
     torch.testing.assert_close(thrice, 3 * once)
 
 
+@pytest.mark.parametrize("counts", [[0] * 12, [3] * 12, [3]], ids=str)
+def test_counts_that_are_all_alike(counts: list[int]) -> None:
+    """Link values then have no variance from which to start."""
+    X, _, _ = bags(20)
+    model = fit(VariationalDistributionGP(X[: len(counts)], counts))
+    lower, upper = model.interval(X[12:])
+    assert (lower <= counts[0]).all()
+    assert (upper >= counts[0]).all()
+    assert (upper < 10).all()
+
+
 @pytest.mark.parametrize("likelihood", [NegativeBinomialLikelihood(), BernoulliLikelihood()])
 def test_likelihoods_of_gpytorch_are_taken(likelihood: Any, tmp_path: Path) -> None:
     X, y, _ = problem("poisson")
