@@ -361,7 +361,8 @@ def optimize_over_pool(
     left = kept.nonzero().squeeze(-1)
     if not 1 <= q <= len(left):
         raise ValueError(
-            f"Expected 1 <= q <= {len(left)}, the number of remaining candidates, got {q}."
+            f"Expected q from 1 to the number of candidates that are left, {len(left)} of {len(pool)}, "
+            f"got {q}."
         )
     look_up = pool.look_up(acquisition)
     values: list[Tensor] = []

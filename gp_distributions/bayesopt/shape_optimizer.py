@@ -279,8 +279,11 @@ class ShapeOptimizer:
                         else:
                             self.tell(candidate, outcomes)
                         bar.update()
+                        failed = len(self._evaluations) - len(self._succeeded())
+                        shown = {"failed": str(failed)} if failed else {}
                         if self.objectives == 1 and np.isfinite(self.trace[-1]):
-                            bar.set_postfix(best=f"{self.trace[-1]:.6g}")
+                            shown["best"] = f"{self.trace[-1]:.6g}"
+                        bar.set_postfix(shown)
                 finally:
                     # After an interrupt, candidates without outcomes may be asked for again.
                     for candidate in asked:
@@ -306,7 +309,11 @@ class ShapeOptimizer:
             )
         best = max(filter(self._is_feasible, self._evaluations), key=_first, default=None)
         if best is None:
-            raise ValueError("No evaluation so far has succeeded and met all constraints.")
+            failed = next((e.failure for e in reversed(self._evaluations) if e.failure), None)
+            raise ValueError(
+                f"None of {len(self._evaluations)} evaluations has succeeded and met all constraints."
+                + (f" The last that failed: {failed}." if failed else "")
+            )
         return self.search.show(best.candidate), _first(best)
 
     @property

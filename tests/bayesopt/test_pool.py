@@ -211,9 +211,9 @@ class Constant(AcquisitionFunction):
 class TestErrors:
     def test_numbers(self) -> None:
         acquisition = ACQUISITIONS["qLogEI"](make_model())
-        with pytest.raises(ValueError, match="1 <= q <= 32"):
+        with pytest.raises(ValueError, match="left, 32 of 40, got 33"):
             optimize_over_pool(acquisition, ROWS, 33, exclude=TAKEN)
-        with pytest.raises(ValueError, match="q <= 0"):
+        with pytest.raises(ValueError, match="left, 0 of 40, got 1"):
             optimize_over_pool(acquisition, ROWS, exclude=range(40))
         with pytest.raises(IndexError, match="index 40 is out of bounds"):
             optimize_over_pool(acquisition, ROWS, exclude=[1, 40])

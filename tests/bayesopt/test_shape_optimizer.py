@@ -218,7 +218,12 @@ class TestAskAndTell:
         (lambda: DesignSearch(ellipses, BOUNDS), TypeError, r"Decoder\(function\)"),  # type: ignore[arg-type]
         (lambda: DesignSearch(None, [[1.0], [0.0]]), ValueError, "bounds as a 2 x 1 tensor"),
         (lambda: ShapeOptimizer(PoolSearch(CLOUDS.pack())), ValueError, "Expected a model"),
-        (lambda: pool_optimizer().best, ValueError, "No evaluation"),
+        (lambda: pool_optimizer().best, ValueError, r"None of 0 evaluations .* constraints\.$"),
+        (
+            lambda: pool_optimizer().run(lambda i: i / 0, 2).best,
+            ValueError,
+            "2 .*failed: ZeroDivision",
+        ),
         (lambda: pool_optimizer().model(), ValueError, "at least two successful"),
         (lambda: pool_optimizer().tell(60, 0.0), ValueError, "index from 0 to 59"),
         (lambda: pool_optimizer().tell(7, [1.0, 2.0]), ValueError, "to be 1, got 2"),
