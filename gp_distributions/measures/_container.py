@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +35,12 @@ class Container(ABC):
     _known: ClassVar[tuple[str, ...]] = ()
 
     labels: npt.NDArray[Any] | None
+
+    if not TYPE_CHECKING:  # type checkers know the attributes
+
+        def __getattr__(self, name: str) -> Any:
+            remedy = "; functions of tensors take rows, X.pack()" if hasattr(Tensor, name) else ""
+            raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}{remedy}")
 
     @classmethod
     def _read(cls, *tensors: Tensor, labels: npt.NDArray[Any] | None = None, **known: Any) -> Self:

@@ -22,7 +22,7 @@ from cases import as_rows, random_clouds
 from gpytorch.kernels import RBFKernel, ScaleKernel
 from torch import Tensor
 
-from gp_distributions import DistributionGP, DistributionKernel, SlicedWasserstein
+from gp_distributions import DistributionGP, DistributionKernel, PointClouds, SlicedWasserstein
 from gp_distributions.bayesopt import Observations, default_acquisition
 
 # Without padding, because finite differences would make its weights negative.
@@ -120,3 +120,9 @@ def test_default(outputs: int, objectives: int, pending: Tensor | None, expected
     assert bool(values.isfinite().all())
     again = default_acquisition(model, data)(NEW[1:].unsqueeze(-2))
     torch.testing.assert_close(again, values, rtol=1e-12, atol=1e-12)
+
+
+def test_functions_of_botorch_that_read_tensors_say_what_they_take() -> None:
+    clouds = PointClouds(POINTS)
+    with pytest.raises(AttributeError, match=r"PointClouds.*take rows, X\.pack\(\)"):
+        qLogNoisyExpectedImprovement(models(1)[0], clouds)
