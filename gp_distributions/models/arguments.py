@@ -75,7 +75,8 @@ def kernel_for(
     if not isinstance(covar_module, Kernel):
         raise TypeError(
             f"Expected a GPyTorch kernel as covar_module, got {described(covar_module)}. "
-            "Pass for example SlicedWassersteinKernel(dim), or DistributionKernel(distance)."
+            "Pass for example SlicedWassersteinKernel(dim), or DistributionKernel(distance); and known "
+            "variances of targets as train_Yvar=."
         )
     if shared and covar_module.batch_shape:
         raise ValueError(
