@@ -7,21 +7,26 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from gpytorch.kernels import RBFKernel
 
 from gp_distributions import (
+    CurveGP,
     DistributionGP,
     DistributionGPRegressor,
     DistributionKernel,
     MixedInputs,
+    MixtureModel,
     MMDKernel,
     PointClouds,
     SlicedWasserstein,
     SlicedWassersteinKernel,
+    VariationalDistributionGP,
     diagnose,
     fit,
     relevance,
     report,
     save,
+    sensitivity,
 )
 from gp_distributions.judging import calibration
 from gp_distributions.models import NormalizeClouds
@@ -81,8 +86,24 @@ def test_errors_of_the_package(call: Callable[[], Any], message: str) -> None:
             lambda: calibration(np.ones((5, 2)), np.ones((5, 2)), np.ones((5, 2))),
             r"one output at a time: y\[:, 0\]",
         ),
+        (
+            lambda: DistributionGP(CLOUDS, np.arange(6.0), likelihood="poisson"),
+            r"got str\. .* VariationalDistributionGP\(X, y, likelihood=\.\.\.\)",
+        ),
+        (
+            lambda: sensitivity(MixtureModel([model(), model()]), CLOUDS),
+            "one kernel, got MixtureModel. Ask its members",
+        ),
+        (
+            lambda: CurveGP(CLOUDS, np.ones((6, 2)), output_covar_module=RBFKernel()),
+            "Expected positions",
+        ),
+        (
+            lambda: fit(VariationalDistributionGP(CLOUDS, np.arange(6)), init="first"),
+            "got 'first'",
+        ),
     ],
-    ids=range(13),
+    ids=range(17),
 )
 def test_first_mistakes(call: Callable[[], Any], message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):

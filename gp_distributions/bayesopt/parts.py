@@ -156,10 +156,11 @@ class Search(Part):
     def choose_metric(self, model: DistributionGP, *, seed: int) -> None:
         """Gives a fitted default model the members with which it predicts, in place.
 
-        They are the three kernels of :func:`gp_distributions.fit`, with equal weights: a few evaluations
-        do not tell which of them is better. The principal components are those of all clouds of the
-        search if they are known, else of the evaluated ones, of which there are never more than a model
-        of as many clouds has. A distance without features, as that of mixtures, stays alone.
+        They are the isotropic kernel and the two on principal components of
+        :func:`gp_distributions.fit`, with equal weights: a few evaluations do not tell which of them is
+        better. The principal components are those of all clouds of the search if they are known, else of
+        the evaluated ones, of which there are never more than a model of as many clouds has. A distance
+        without features, as that of mixtures, stays alone.
 
         Args:
             model: A model with the :meth:`default_kernel`.

@@ -47,7 +47,7 @@ class DistributionGPClassifier(ClassifierMixin, ProcessEstimator):
             1 leaves them as they are. Default: :func:`fit` chooses the value.
         num_inducing: Number of inducing distributions of a :class:`SparseClassificationGP`, for tens of
             thousands of distributions and more. Default: an exact model.
-        restarts: Number of additional random starts of the fit.
+        restarts: Number of further starts of the fit, as in :func:`fit`.
         seed: Random seed for these starts, and for the choice of the inducing distributions.
 
     Attributes:

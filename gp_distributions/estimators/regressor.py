@@ -43,7 +43,7 @@ class DistributionGPRegressor(MultiOutputMixin, RegressorMixin, ProcessEstimator
         num_inducing: Number of inducing distributions of a :class:`SparseDistributionGP`, for tens of
             thousands of distributions and more. Several outputs then share the kernel. Default: an exact
             model.
-        restarts: Number of additional random starts of the fit.
+        restarts: Number of further starts of the fit, as in :func:`fit`.
         seed: Random seed for these starts, and for the choice of the inducing distributions.
 
     Attributes:
@@ -55,7 +55,7 @@ class DistributionGPRegressor(MultiOutputMixin, RegressorMixin, ProcessEstimator
     Raises:
         TypeError: On ``fit``, if ``distance`` is neither a name nor a distance, or ``X`` is sparse.
         ValueError: On ``fit``, if a parameter is invalid, the numbers of distributions and targets
-            differ.
+            differ, or there are fewer than two distributions.
 
     Example:
         >>> import numpy as np

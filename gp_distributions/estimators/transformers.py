@@ -150,9 +150,9 @@ class GramTransformer(_NumberedFeatures, TransformerMixin, DistanceEstimator):
 
     Args:
         distance: ``"sliced_wasserstein"``, ``"rigid_sliced_wasserstein"``, ``"mmd"``, ``"fourier"``,
-            ``"hellinger"``, ``"total_variation"``, ``"linear_transport"`` or ``"sinkhorn"``, or a
-            :class:`Distance`, which is copied. The last two names use a reference measure that is
-            placed according to the training clouds.
+            ``"hellinger"``, ``"total_variation"``, ``"chi_squared"``, ``"linear_transport"`` or
+            ``"sinkhorn"``, or a :class:`Distance`, which is copied. The last two names use a reference
+            measure that is placed according to the training clouds.
         options: Keyword options of the named distance and of :meth:`ReferenceMeasure.from_data`.
         profile: Profile or its name, as in :class:`DistributionKernel`.
         lengthscale: Lengthscale of the profile, in units of the distance, or ``"median"``: the median

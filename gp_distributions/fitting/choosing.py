@@ -182,6 +182,10 @@ def _mean_embeddings(model: DistributionGP) -> Distance | None:
     distance = model.covar_module.base_kernel.distance
     if not model.chooses_metric or distance.inputs != "clouds" or distance.geometric:
         return None
+    points, weights = distance.block.split(model.train_inputs[0])
+    atoms = points[weights > 0]
+    if bool((atoms == atoms[:1]).all()):  # no bandwidth tells them apart
+        return None
     return StandardizedDistance(MMD(distance.dim, num_features=_FEATURES))
 
 

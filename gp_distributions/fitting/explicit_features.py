@@ -23,6 +23,8 @@ from gp_distributions.rows.clouds import split_rows
 # How far the logarithm of the ratio of noise to scale may be from that of a sample, and the precision of
 # logarithms that are searched.
 _WIDTH, _PRECISION = 4.0, 0.1
+# The least mean squared error of targets of variance one, which the mean may explain entirely.
+_ERROR = 1e-20
 # Range of the logarithm of the factor of lengthscales, and the number of clouds that tell it.
 _FACTORS, _SAMPLE = (-1.5, 2.5), 1000
 # Pairs of more atoms take longer than so many features.
@@ -125,7 +127,7 @@ def scaled_to_evidence(model: SparseDistributionGP, sums: CollapsedSums) -> Coll
             precision.diagonal().add_(1)
             factor = cholesky(precision)
             explained = torch.linalg.solve_triangular(factor, right, upper=False).square().sum()
-            quadratic = max(square - float(explained) / ratio, 1e-300) / ratio
+            quadratic = max(square - float(explained) / ratio, 0.0) / ratio
             logdet = sums.count * log_ratio + 2 * float(factor.diagonal().log().sum())
             return _Evidence.of(quadratic, logdet, sums.count, log_ratio)
 
@@ -150,7 +152,7 @@ class _Evidence(NamedTuple):
     @classmethod
     def of(cls, quadratic: float, logdet: float, count: int, log_ratio: float) -> _Evidence:
         """Return the evidence, given the squares of targets and the determinant at scale one."""
-        scale = quadratic / count
+        scale = max(quadratic / count, _ERROR)
         return cls(0.5 * (count * math.log(scale) + logdet), scale, log_ratio)
 
 

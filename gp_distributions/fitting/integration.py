@@ -109,7 +109,8 @@ def integrate_hyperparameters(model: DistributionGP, *, seed: int = 0) -> Integr
         ``condition_on_observations`` as for :class:`MixtureModel`. :func:`save` stores it.
 
     Raises:
-        TypeError: If ``model`` is not a :class:`DistributionGP`, or is a classifier.
+        TypeError: If ``model`` is not a :class:`DistributionGP`, is a classifier, or has an
+            :class:`ExpectedKernel`.
         ValueError: If it has several outputs or a batch of training data, a mixture of kernels that
             :func:`fit` chose, fewer than four clouds, targets that are all equal, or another likelihood,
             mean or outcome transform; or if its kernel has a parameter that may be negative, or an

@@ -30,6 +30,10 @@ _FEWEST, _MOST = 10, 30
 _DECREASE, _SLOPE, _TRIALS = 1e-4, 0.9, 12
 # Where losses decrease no further, a smaller gradient may be rounding errors.
 _FLAT = 1e-3
+# Steps in a row that improve the loss by no more than the tolerance, after which no others follow.
+_STALLED = 10
+# Improvements of a loss by less than so many units of rounding tell nothing.
+_ROUNDING = 10
 
 
 @dataclass(frozen=True)
@@ -111,7 +115,9 @@ def minimise(
         )
         return _Point(x, value.item(), _flat(gradients))
 
+    ftol = max(ftol, *(_ROUNDING * torch.finfo(tensor.dtype).eps for tensor in tensors))
     here, known, converged = evaluate(project(_flat(tensors))), list(pairs), False
+    stalled = 0
     memory = min(max(_FEWEST, len(here.x)), _MOST)
     if not math.isfinite(here.loss):
         raise NanError(f"Expected a finite loss at the start, got {here.loss}.")
@@ -120,7 +126,7 @@ def minimise(
             away = here.x - project(here.x - here.gradient)
             largest, scale = away.abs().max().item(), max(abs(here.loss), 1.0)
             converged = (converged and largest <= _FLAT * scale) or largest <= gtol
-            if converged or number == maxiter:
+            if converged or number == maxiter or stalled == _STALLED:
                 break
             # Coordinates that the gradient presses against a bound stay there.
             slope = torch.where(away == 0, 0.0, here.gradient)
@@ -136,6 +142,7 @@ def minimise(
             if step @ change > 1e-10 * change @ change:
                 known = [*known[1 - memory :], (step, change)]
             converged = here.loss - found.loss <= ftol * scale
+            stalled = stalled + 1 if converged else 0
             here = found
             move(here.x)
             callback(here.loss)

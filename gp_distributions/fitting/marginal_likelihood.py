@@ -92,7 +92,8 @@ def fit(
     Args:
         model: A :class:`DistributionGP`, or any GPyTorch ``ExactGP`` with a ``covar_module`` and a
             ``likelihood``; or a :class:`SparseDistributionGP`, whose hyperparameters come from an exact
-            model of 1000 random clouds; or a classifier.
+            model of 1000 random clouds; or a classifier; or a :class:`VariationalDistributionGP`, of
+            which the lower bound is maximised.
         init: With ``"median"``, the lengthscale of every :class:`DistributionKernel` starts at the
             median distance between the training clouds, so that units do not matter. With
             ``"current"``, all hyperparameters start at their current values. Scales always do.
@@ -115,7 +116,7 @@ def fit(
         The fitted model, in evaluation mode.
 
     Raises:
-        TypeError: If ``model`` is not an ``ExactGP``.
+        TypeError: If ``model`` is none of these.
         ValueError: If ``init`` is neither ``"median"`` nor ``"current"``, or ``restarts`` or ``seed`` is
             negative.
         NotPSDError: If every start leads to a covariance matrix that cannot be factorised.
@@ -177,8 +178,7 @@ def maximise_likelihood(
             f"{described(model)}. Make one with DistributionGP(X, Y); fit the models of a list one "
             "by one."
         )
-    if init not in ("median", "current"):
-        raise ValueError(f'Expected init="median" or init="current", got {init!r}.')
+    check_init(init)
     restarts, seed = integer(restarts, "restarts", least=0), integer(seed, "seed", least=0)
     if isinstance(model, DistributionGP):
         model.mixture = model.choice = None
@@ -261,6 +261,12 @@ def _warn_of_short_intervals(model: ExactGP) -> None:
             "predictions.",
             UndeterminedWarning,
         )
+
+
+def check_init(init: str) -> None:
+    """Check that ``init`` is one of its two values."""
+    if init not in ("median", "current"):
+        raise ValueError(f'Expected init="median" or init="current", got {init!r}.')
 
 
 def warn_of_units(model: Any) -> None:

@@ -29,7 +29,12 @@ from gp_distributions.fitting.ascent import (
     warn_unless_converged,
 )
 from gp_distributions.fitting.choosing import choose_metric
-from gp_distributions.fitting.marginal_likelihood import fit, maximise_likelihood, warn_of_units
+from gp_distributions.fitting.marginal_likelihood import (
+    check_init,
+    fit,
+    maximise_likelihood,
+    warn_of_units,
+)
 from gp_distributions.fitting.starts import start_at, start_at_medians
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.models.choice import PRINCIPAL
@@ -82,6 +87,7 @@ def fit_variational(
 
     Source: Opper and Archambeau 2009 (two numbers for each cloud).
     """
+    check_init(init)
     warn_of_units(model)
     options = options or {}
     exact = None

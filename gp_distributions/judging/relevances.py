@@ -60,7 +60,8 @@ def relevance(
     the transform, which the kernel reads; normalising them does not change the result.
 
     Args:
-        model: A fitted model.
+        model: A fitted model. Of the several kernels of a mixture that :func:`fit` chose, the isotropic
+            one alone is looked at, ``model.members[0]``.
         names: Names of the coordinates, or such names by block if there are several blocks of
             distributions. Default: ``"coordinate 0"`` and so on.
         repeats: Number of random exchanges over which losses are averaged.

@@ -128,7 +128,7 @@ def scale_and_level(X: PointClouds, targets: Tensor) -> tuple[float, float]:
     left = targets - masses @ slopes
     size = float(targets.square().mean().sqrt())
     spread = float(left.square().mean().sqrt())
-    scale = spread if spread > 1e-9 * size else max(size, torch.finfo(targets.dtype).tiny)
+    scale = spread if spread > 1e-9 * size else (size or 1.0)
     return scale, max(float(slopes.square().mean()) / scale**2, 1e-6)
 
 

@@ -67,14 +67,16 @@ class DistributionKernel(RowKernel):
         **kwargs: GPyTorch options: ``batch_shape``, ``active_dims``, ``lengthscale_prior``,
             ``lengthscale_constraint``. By default the raw parameter is the logarithm of the
             lengthscale, so that fits do not depend on the unit of the coordinates. The lengthscale is 1
-            until :func:`gp_distributions.fit` sets it to the median distance.
+            until :func:`gp_distributions.fit` sets it to the median distance; several lengthscales, of a
+            :class:`PrincipalDistance`, are at the mode of their prior.
 
     Raises:
         TypeError: If ``distance`` is not a :class:`Distance`, ``profile`` is neither a name nor a
             :class:`Profile`, ``origin`` is neither distributions nor a tensor, or there is no option
             of a name in ``kwargs``.
-        ValueError: If there is no profile of that name, ``ard_num_dims`` is given, the distance does not
-            read ``origin``, or the profile is a function of the distance, which has no origin.
+        ValueError: If there is no profile of that name, ``ard_num_dims`` is neither 1 nor the number of
+            features of a :class:`PrincipalDistance`, the distance does not read ``origin``, or the
+            profile is a function of the distance, which has no origin.
 
     Example:
         >>> from gpytorch.kernels import ScaleKernel

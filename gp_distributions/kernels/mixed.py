@@ -48,10 +48,11 @@ def mixed_kernel(
     Args:
         inputs: The training inputs, or their encoding, which determine the columns of each block.
         kernels: Kernels of some blocks, by name, each on the columns of its block: distributions, or
-            the encoded covariates. The default is a kernel of ``SlicedWasserstein`` for clouds and
-            Gaussians and of ``MMD`` for mixtures, both inside a :class:`StandardizedDistance`, and, for
-            covariates, the product of a Matern 5/2 kernel of the numbers and BoTorch's
-            ``CategoricalKernel`` of the categories, with a lengthscale for each column.
+            the encoded covariates. The default is a kernel of ``SlicedWasserstein`` for clouds, with the
+            sizes of bags if they vary, and Gaussians, and of ``MMD`` for mixtures, both inside a
+            :class:`StandardizedDistance`, and, for covariates, the product of a Matern 5/2 kernel of the
+            numbers and BoTorch's ``CategoricalKernel`` of the categories, with a lengthscale for each
+            column.
         structure: ``"product"``, ``"sum"`` or ``"sum+product"``.
         batch_shape: Batch shape of the parameters of default kernels and of outputscales, such as the
             number of outputs of a :class:`DistributionGP`.

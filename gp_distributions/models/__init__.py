@@ -1,4 +1,4 @@
-"""Exact Gaussian processes on distributions."""
+"""Gaussian processes on distributions: exact, sparse and variational ones, and mixtures of them."""
 
 import gp_distributions.models.pathwise  # noqa: F401, registers with BoTorch
 from gp_distributions.models.aggregate_gp import AggregateGP

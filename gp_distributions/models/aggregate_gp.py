@@ -62,8 +62,8 @@ class AggregateGP(AtomPredictions, DistributionGP):
         aggregate: What a target is: ``"mean"``, ``"sum"`` or ``"draw"``.
         num_features: Number of random features in place of an RBF kernel, for clouds. The time of a fit
             grows with the number of atoms times that of features, without them with the square of the
-            number of atoms. Default: 256 if the training clouds have more than 3,000 atoms in all and
-            ``covar_module`` allows them.
+            number of atoms. Default: 256, or 1,024 for the default kernel with one lengthscale, if the
+            training clouds have more than 3,000 atoms in all and ``covar_module`` allows them.
         kinds: Whether the functions of kinds of atoms are ``"independent"`` or ``"correlated"``, with
             correlations that are learned.
         likelihood: The likelihood. Default: Gaussian noise, or a :class:`DrawNoiseLikelihood`.
@@ -71,7 +71,7 @@ class AggregateGP(AtomPredictions, DistributionGP):
             for sums, of which the constant kernel is the mean of each kind.
         outcome_transform: Transform of the targets, as for :class:`DistributionGP`. Default: sums are
             divided by what a line in the masses of kinds leaves of them, and not shifted.
-        train_Yvar: Known noise variances of the targets, for means only.
+        train_Yvar: Known noise variances of the targets, unless these are draws.
         sampling_noise: Whether atoms are independent samples of larger populations, so that smaller
             clouds have more noise, as for :class:`DistributionGP`; for means only.
 

@@ -15,6 +15,7 @@ from gpytorch.likelihoods import (
     Likelihood,
     MultitaskGaussianLikelihood,
 )
+from gpytorch.likelihoods.gaussian_likelihood import _GaussianLikelihoodBase
 from gpytorch.priors import LogNormalPrior
 from torch import Tensor
 
@@ -98,10 +99,15 @@ def check_likelihood(likelihood: Likelihood, num_train: int) -> None:
     """Check that a likelihood is one of ``num_train`` clouds.
 
     Raises:
-        TypeError: If it is one of tasks that correlate.
+        TypeError: If it is not Gaussian, or one of tasks that correlate.
         ValueError: If the length of a fixed noise differs from ``num_train``, or further noise is to be
             learned beside it.
     """
+    if not isinstance(likelihood, _GaussianLikelihoodBase):
+        raise TypeError(
+            f"Expected a Gaussian likelihood of GPyTorch, got {described(likelihood)}. For others, use "
+            "VariationalDistributionGP(X, y, likelihood=...)."
+        )
     if isinstance(likelihood, MultitaskGaussianLikelihood):
         raise TypeError(
             f"Expected a likelihood of independent outputs, got {type(likelihood).__name__}. Pass "

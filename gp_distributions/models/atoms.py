@@ -133,7 +133,7 @@ def aggregate_parts(
     if level and isinstance(X, PointClouds):
         scale, level = scale_and_level(X, targets.squeeze(-1))
         if isinstance(outcome_transform, _DefaultType):
-            outcome_transform = ScaledTargets(scale).to(targets.device)
+            outcome_transform = ScaledTargets(scale).to(targets.device, X.dtype)
     return aggregate_kernel(X, covar_module, level=level, **options), outcome_transform
 
 

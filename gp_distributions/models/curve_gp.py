@@ -68,9 +68,9 @@ class CurveGP(SharedKernelGP):
 
     Raises:
         TypeError: As for :class:`DistributionGP`.
-        ValueError: As for :class:`DistributionGP`; if curves differ in their lengths; a curve or an
-            output has no known values; too many are missing, for which an array of their number times
-            :math:`TM` would exceed 1 GiB; or positions do not match.
+        ValueError: As for :class:`DistributionGP`; if curves differ in their lengths; a curve has no
+            known value, or an output fewer than two; too many are missing, for which an array of their
+            number times :math:`TM` would exceed 1 GiB; or positions do not match.
 
     Example:
         >>> import torch
@@ -108,6 +108,10 @@ class CurveGP(SharedKernelGP):
         self.register_buffer("missing", missing.to(targets.device), persistent=False)
         self.rank = curves.shape[-1] if rank is None else integer(rank, "rank", least=1)
         self.positions: Tensor | None = None
+        if positions is None and output_covar_module is not None:
+            raise ValueError(
+                "Expected positions, of which output_covar_module is a kernel, got None."
+            )
         if positions is not None:
             points = as_positions(positions, curves).to(targets)
             self.positions = points

@@ -137,8 +137,7 @@ def likelihood_for(likelihood: str | Likelihood, targets: Tensor) -> Likelihood:
     """Return a likelihood of this package by its name, or that of GPyTorch which was passed.
 
     Raises:
-        ValueError: If there is none of this name.
-        TypeError: If it is neither a name nor a likelihood.
+        ValueError: If it is neither a likelihood nor the name of one.
     """
     if isinstance(likelihood, Likelihood):
         return likelihood

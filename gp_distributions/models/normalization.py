@@ -89,7 +89,7 @@ class NormalizeClouds(InputTransform, torch.nn.Module):
             The transform.
 
         Raises:
-            TypeError: If ``X`` holds no distributions.
+            TypeError: If ``X`` is neither distributions nor mixed inputs.
             ValueError: If a scale is not positive, a coordinate is constant and no scale is given, or
                 ``block`` is needed but not given, or not in ``X``.
 

@@ -202,11 +202,12 @@ class Regression(Model):
             With four clouds, those of an :class:`IntegratedGP` are infinite.
 
         Raises:
-            TypeError: If a member of a mixture has no leave-one-out predictions.
+            TypeError: If a member of a mixture is no model of this package.
+            UnsupportedError: If the model, or a member, is a :class:`VariationalDistributionGP`.
             ValueError: If the outcome transform is not linear; a sparse model was loaded, without its
                 training data, or the noise of a cloud is so small that :math:`1 - h / \sigma_i^2` is
-                lost in rounding errors; or members of a mixture have other training clouds, or the same
-                ones in another order.
+                lost in rounding errors; or members of a mixture have other training targets, or the
+                same ones in another order.
 
         Example:
             >>> from gp_distributions import DistributionGP, PointClouds

@@ -214,7 +214,7 @@ class VariationalDistributionGP(TargetPredictions, ApproximateGP):
             self.raw_effect_variance = Parameter(torch.tensor(-4.0))
             floor = GreaterThan(_LEAST_EFFECT, torch.exp, torch.log)
             self.register_constraint("raw_effect_variance", floor)
-            self.register_prior("effect_prior", prior, "effect_variance")
+            self.register_prior("effect_prior", prior, _effect_variance, _set_effect_variance)
         self.unit_findings = findings
         self.choice: Choice | None = None
         self.chooses_metric = chooses_metric(data.X, covar_module)
@@ -231,7 +231,8 @@ class VariationalDistributionGP(TargetPredictions, ApproximateGP):
             self.register_buffer(name, value, persistent=False)
         self.to(rows)
         check_targets(targets, self.likelihood, known, train_Y)
-        self(rows)  # the variational distribution becomes the prior
+        with torch.no_grad():
+            self(rows)  # the variational distribution becomes the prior
 
     @property
     def effect_variance(self) -> Tensor | float:
@@ -308,3 +309,11 @@ class VariationalDistributionGP(TargetPredictions, ApproximateGP):
         raise UnsupportedError(
             "Variational models have no leave-one-out predictions: hold out clouds."
         )
+
+
+def _effect_variance(model: VariationalDistributionGP) -> Tensor | float:
+    return model.effect_variance
+
+
+def _set_effect_variance(model: VariationalDistributionGP, value: Tensor) -> None:
+    model.effect_variance = value

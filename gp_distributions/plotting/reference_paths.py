@@ -34,10 +34,13 @@ def plot_reference_path(
     steps = as_array(path)
     ax = given_or_new(ax)
     if clouds is not None:
-        x, y = as_array(clouds.points[clouds.weights > 0]).T
+        x, y = as_array(clouds.points[clouds.weights > 0])[:, :2].T
         ax.scatter(x, y, s=2, color="0.8", linewidths=0, label="data")
     ax.plot(steps[:, :, 0], steps[:, :, 1], color="black", linewidth=0.8)
-    for (x, y), face, name in ((steps[0].T, "white", "start"), (steps[-1].T, "black", "learned")):
+    for (x, y), face, name in (
+        (steps[0, :, :2].T, "white", "start"),
+        (steps[-1, :, :2].T, "black", "learned"),
+    ):
         ax.scatter(x, y, s=30, facecolor=face, edgecolor="black", zorder=3, label=name)
     ax.set_aspect("equal", adjustable="datalim")
     ax.legend(frameon=False)

@@ -52,6 +52,11 @@ def plot_sensitivity(
         )
     if result.clouds.dim != 2:
         raise ValueError(f"Expected atoms in the plane, got dimension {result.clouds.dim}.")
+    if result.mean_weights.dim() > 2:
+        raise ValueError(
+            "Expected the sensitivity of one output, got gradients with a leading axis of outputs. Take "
+            "one of each with dataclasses.replace."
+        )
     cloud = result.clouds[index]
     occupied = (cloud.weights > 0).numpy(force=True)
     atoms = as_array(cloud.points)[occupied]

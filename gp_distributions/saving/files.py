@@ -43,7 +43,8 @@ def save(model: Module | BaseEstimator, path: str | os.PathLike[str]) -> None:
 
     Args:
         model: A :class:`DistributionGP`, :class:`SharedKernelGP`, :class:`CurveGP`,
-            :class:`ClassificationGP`, :class:`SparseDistributionGP`, :class:`SparseClassificationGP` or
+            :class:`AggregateGP`, :class:`ClassificationGP`, :class:`SparseDistributionGP`,
+            :class:`SparseAggregateGP`, :class:`SparseClassificationGP` or
             :class:`VariationalDistributionGP`, or a
             :class:`MixtureModel`, :class:`MixtureClassifier` or :class:`IntegratedGP` of them. Its
             kernel may combine kernels of this package and of GPyTorch with ``ScaleKernel``, ``+`` and
