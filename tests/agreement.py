@@ -10,25 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from gp_distributions import (
-    MMD,
-    ClassificationGP,
-    DistributionGP,
-    DistributionKernel,
-    Fourier,
-    Gaussians,
-    Hellinger,
-    PointClouds,
-    ReferenceMeasure,
-    RigidSlicedWasserstein,
-    ScaledDistance,
-    SinkhornPotential,
-    SlicedWasserstein,
-    SparseDistributionGP,
-    TotalVariation,
-    fit,
-    integrate_hyperparameters,
-)
+import gp_distributions as gd
 from gp_distributions.distances import ChiSquared, Distance
 
 FILE = Path(__file__).with_name("agreement.json")
@@ -43,44 +25,44 @@ def waves(*shape: int, step: float) -> Tensor:
 
 POINTS = waves(24, 9, 2, step=0.83) * (1 + waves(24, 1, 1, step=0.61) / 2)
 WEIGHTS = 1.1 + waves(24, 9, step=1.27)
-CLOUDS = PointClouds(POINTS, WEIGHTS)
+CLOUDS = gd.PointClouds(POINTS, WEIGHTS)
 TRAIN, TEST = CLOUDS[:20], CLOUDS[20:]
 TARGETS = POINTS[:20].square().mean((-2, -1)) + 0.01 * waves(20, step=0.37)
 
 
-def kernel(distance: Distance | None = None) -> DistributionKernel:
+def kernel(distance: Distance | None = None) -> gd.DistributionKernel:
     """Return a kernel with a fixed lengthscale."""
-    chosen = DistributionKernel(distance or SlicedWasserstein(2, num_slices=20)).double()
+    chosen = gd.DistributionKernel(distance or gd.SlicedWasserstein(2, num_slices=20)).double()
     chosen.lengthscale = 0.8
     return chosen
 
 
-def model_of(cls: type = DistributionGP, **options: object) -> DistributionGP:
+def model_of(cls: type = gd.DistributionGP, **options: object) -> gd.DistributionGP:
     """Return a model with fixed hyperparameters."""
-    model: DistributionGP = cls(TRAIN, TARGETS, kernel(), **options)
+    model: gd.DistributionGP = cls(TRAIN, TARGETS, kernel(), **options)
     model.likelihood.noise = 0.01
     return model.eval()
 
 
 def distances() -> dict[str, float]:
     """Return a squared distance of each kind."""
-    reference = ReferenceMeasure(1.5 * waves(6, 2, step=1.9))
+    reference = gd.ReferenceMeasure(1.5 * waves(6, 2, step=1.9))
     grid = waves(9, 1, step=0.29)
-    histograms = PointClouds(grid.expand(24, 9, 1), WEIGHTS).pack()
+    histograms = gd.PointClouds(grid.expand(24, 9, 1), WEIGHTS).pack()
     root = waves(24, 2, 2, step=0.47)
-    normals = Gaussians(POINTS[:, 0], root @ root.mT + 0.1 * torch.eye(2)).pack()
+    normals = gd.Gaussians(POINTS[:, 0], root @ root.mT + 0.1 * torch.eye(2)).pack()
     kinds: dict[str, tuple[Distance, Tensor]] = {
-        "SW2": (SlicedWasserstein(2), CLOUDS.pack()),
-        "SW1": (SlicedWasserstein(2, p=1), CLOUDS.pack()),
-        "SW2 of Gaussians": (SlicedWasserstein(2, inputs="gaussians"), normals),
-        "MMD": (MMD(2, bandwidth=0.7), CLOUDS.pack()),
-        "MMD, Laplace": (MMD(2, kernel="laplace", bandwidth=0.7), CLOUDS.pack()),
-        "Fourier": (Fourier(2, frequencies=waves(8, 2, step=0.9)), CLOUDS.pack()),
-        "rigid": (RigidSlicedWasserstein(2), CLOUDS.pack()),
-        "Sinkhorn": (SinkhornPotential(reference, epsilon=0.1), CLOUDS.pack()),
-        "scaled": (ScaledDistance(SlicedWasserstein(2)), CLOUDS.pack()),
-        "Hellinger": (Hellinger(1, support=grid), histograms),
-        "total variation": (TotalVariation(1, support=grid), histograms),
+        "SW2": (gd.SlicedWasserstein(2), CLOUDS.pack()),
+        "SW1": (gd.SlicedWasserstein(2, p=1), CLOUDS.pack()),
+        "SW2 of Gaussians": (gd.SlicedWasserstein(2, inputs="gaussians"), normals),
+        "MMD": (gd.MMD(2, bandwidth=0.7), CLOUDS.pack()),
+        "MMD, Laplace": (gd.MMD(2, kernel="laplace", bandwidth=0.7), CLOUDS.pack()),
+        "Fourier": (gd.Fourier(2, frequencies=waves(8, 2, step=0.9)), CLOUDS.pack()),
+        "rigid": (gd.RigidSlicedWasserstein(2), CLOUDS.pack()),
+        "Sinkhorn": (gd.SinkhornPotential(reference, epsilon=0.1), CLOUDS.pack()),
+        "scaled": (gd.ScaledDistance(gd.SlicedWasserstein(2)), CLOUDS.pack()),
+        "Hellinger": (gd.Hellinger(1, support=grid), histograms),
+        "total variation": (gd.TotalVariation(1, support=grid), histograms),
         "chi-squared": (ChiSquared(1, support=grid), histograms),
     }
     with torch.no_grad():
@@ -93,7 +75,7 @@ def models() -> dict[str, float]:
     found: dict[str, float] = {}
     exact, noisy = model_of(), model_of(sampling_noise=True)
     noisy.likelihood.sampling_noise = 0.3
-    sparse = model_of(SparseDistributionGP, num_inducing=8)
+    sparse = model_of(gd.SparseDistributionGP, num_inducing=8)
     kinds = {"exact": exact, "sparse": sparse, "sampling noise": noisy}
     for name, model in kinds.items():
         mean, std = model.predict(TEST)
@@ -101,16 +83,16 @@ def models() -> dict[str, float]:
     mean, std = exact.leave_one_out()
     found |= {"leave-one-out: mean": mean[0].item(), "leave-one-out: std": std[0].item()}
     labels = TARGETS.gt(TARGETS.median()).long()
-    classes = ClassificationGP(TRAIN, labels, kernel()).predict_proba(TEST)
+    classes = gd.ClassificationGP(TRAIN, labels, kernel()).predict_proba(TEST)
     found["classification: probability"] = classes[0, 1].item()
     return found
 
 
 def fits() -> dict[str, float]:
     """Return what depends on optimisers, which stop at a tolerance."""
-    model = fit(DistributionGP(TRAIN, TARGETS, kernel()))
+    model = gd.fit(gd.DistributionGP(TRAIN, TARGETS, kernel()))
     mean, std = model.predict(TEST)
-    mixture = integrate_hyperparameters(model_of())
+    mixture = gd.integrate_hyperparameters(model_of())
     integrated, spread = mixture.predict(TEST)
     return {
         "fit: mean": mean[0].item(),

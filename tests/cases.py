@@ -8,30 +8,7 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor
 
-from gp_distributions import (
-    MMD,
-    ClassificationGP,
-    DistributionGP,
-    DistributionKernel,
-    Fourier,
-    Hellinger,
-    LinearTransport,
-    MixtureModel,
-    MMDKernel,
-    PointClouds,
-    PrecomputedDistance,
-    ReferenceMeasure,
-    RigidSlicedWasserstein,
-    ScaledDistance,
-    SharedKernelGP,
-    SinkhornPotential,
-    SlicedWasserstein,
-    SlicedWassersteinKernel,
-    SparseClassificationGP,
-    SparseDistributionGP,
-    TotalVariation,
-    integrate_hyperparameters,
-)
+import gp_distributions as gd
 from gp_distributions.distances import (
     ChiSquared,
     Distance,
@@ -113,10 +90,10 @@ GRID = torch.cartesian_prod(*[torch.arange(-2.0, 3.0, dtype=torch.float64)] * 2)
 OBJECTS = torch.cdist(*[GRID[:, :1] ** torch.arange(1, 6) - GRID[:, 1:]] * 2).square() / 100
 
 
-def _reference() -> ReferenceMeasure:
+def _reference() -> gd.ReferenceMeasure:
     generator = torch.Generator().manual_seed(0)
     points = torch.randn(6, 2, generator=generator, dtype=torch.float64)
-    return ReferenceMeasure(points, torch.arange(1, 7))
+    return gd.ReferenceMeasure(points, torch.arange(1, 7))
 
 
 @dataclass(frozen=True)
@@ -140,19 +117,19 @@ class Case(Generic[Module]):
 def _on_reference(kind: type[Distance], *, epsilon: float = 0.5) -> Distance:
     generator = torch.Generator().manual_seed(0)
     points = torch.randn(6, 2, generator=generator, dtype=torch.float64)
-    return kind(ReferenceMeasure(points, torch.arange(1, 7)), epsilon=epsilon)
+    return kind(gd.ReferenceMeasure(points, torch.arange(1, 7)), epsilon=epsilon)
 
 
-_SLICED = partial(SlicedWasserstein, 2, num_slices=20, num_quantiles=30)
+_SLICED = partial(gd.SlicedWasserstein, 2, num_slices=20, num_quantiles=30)
 
-_RIGID = partial(RigidSlicedWasserstein, 2, num_slices=20, max_degree=5, num_quantiles=8)
+_RIGID = partial(gd.RigidSlicedWasserstein, 2, num_slices=20, max_degree=5, num_quantiles=8)
 
 
 def _scaled(
     distance: Callable[..., Distance], *, scales: tuple[float, ...] = (2.0, 1.0)
 ) -> Distance:
     """A distance whose coordinates have scales that are not learned."""
-    scaled = ScaledDistance(distance())
+    scaled = gd.ScaledDistance(distance())
     scaled.scales = scales
     return scaled.requires_grad_(False)
 
@@ -187,40 +164,40 @@ DISTANCES: dict[str, Case[Distance]] = {
     "rigid": Case(_RIGID, settings={"num_quantiles": 5, "center": False, "scale": True}),
     "rigid-reflections": Case(partial(_RIGID, reflections=True, num_quantiles=7)),
     "rigid-gaussians": Case(partial(_RIGID, inputs="gaussians"), GAUSSIANS),
-    "sinkhorn": Case(partial(_on_reference, SinkhornPotential), settings={"epsilon": 1.0}),
-    "linear-transport": Case(partial(_on_reference, LinearTransport), settings={"epsilon": 1.0}),
+    "sinkhorn": Case(partial(_on_reference, gd.SinkhornPotential), settings={"epsilon": 1.0}),
+    "linear-transport": Case(partial(_on_reference, gd.LinearTransport), settings={"epsilon": 1.0}),
     "sw1": Case(partial(_SLICED, p=1), settings={"num_quantiles": 7}),
     "sw2-random": Case(partial(_SLICED, sampling="random"), settings={"num_quantiles": 7}),
     "sw1-random": Case(partial(_SLICED, p=1, sampling="random")),
-    "sw2-gaussians": Case(partial(SlicedWasserstein, 2, inputs="gaussians"), GAUSSIANS),
-    "sw1-gaussians": Case(partial(SlicedWasserstein, 2, p=1, inputs="gaussians"), GAUSSIANS),
-    "mmd": Case(partial(MMD, 2, bandwidth=1.0), settings={"bandwidth": 2.0}),
+    "sw2-gaussians": Case(partial(gd.SlicedWasserstein, 2, inputs="gaussians"), GAUSSIANS),
+    "sw1-gaussians": Case(partial(gd.SlicedWasserstein, 2, p=1, inputs="gaussians"), GAUSSIANS),
+    "mmd": Case(partial(gd.MMD, 2, bandwidth=1.0), settings={"bandwidth": 2.0}),
     "mmd-laplace": Case(
-        partial(MMD, 2, kernel="laplace", bandwidth=1.0), settings={"bandwidth": 2.0}
+        partial(gd.MMD, 2, kernel="laplace", bandwidth=1.0), settings={"bandwidth": 2.0}
     ),
-    "mmd-energy": Case(partial(MMD, 2, kernel="energy")),
+    "mmd-energy": Case(partial(gd.MMD, 2, kernel="energy")),
     "mmd-features": Case(
-        partial(MMD, 2, bandwidth=1.0, num_features=50), settings={"bandwidth": 2.0}
+        partial(gd.MMD, 2, bandwidth=1.0, num_features=50), settings={"bandwidth": 2.0}
     ),
-    "mmd-polynomial": Case(partial(MMD, 2, kernel="polynomial2")),
+    "mmd-polynomial": Case(partial(gd.MMD, 2, kernel="polynomial2")),
     "mmd-gaussians": Case(
-        partial(MMD, 2, bandwidth=1.0, inputs="gaussians"), GAUSSIANS, {"bandwidth": 2.0}
+        partial(gd.MMD, 2, bandwidth=1.0, inputs="gaussians"), GAUSSIANS, {"bandwidth": 2.0}
     ),
     "mmd-mixtures": Case(
-        partial(MMD, 1, bandwidth=1.0, inputs="mixtures"), MIXTURES, {"bandwidth": 2.0}
+        partial(gd.MMD, 1, bandwidth=1.0, inputs="mixtures"), MIXTURES, {"bandwidth": 2.0}
     ),
-    "hellinger": Case(partial(Hellinger, 2, support=GRID), LATTICE),
-    "total-variation": Case(partial(TotalVariation, 2, support=GRID), LATTICE),
+    "hellinger": Case(partial(gd.Hellinger, 2, support=GRID), LATTICE),
+    "total-variation": Case(partial(gd.TotalVariation, 2, support=GRID), LATTICE),
     "chi-squared": Case(partial(ChiSquared, 2, support=GRID), LATTICE),
-    "fourier": Case(partial(Fourier, 2, num_frequencies=30), settings={"frequencies": GRID / 2}),
-    "fourier-gaussians": Case(partial(Fourier, 2, inputs="gaussians"), GAUSSIANS),
-    "fourier-mixtures": Case(partial(Fourier, 1, inputs="mixtures"), MIXTURES),
+    "fourier": Case(partial(gd.Fourier, 2, num_frequencies=30), settings={"frequencies": GRID / 2}),
+    "fourier-gaussians": Case(partial(gd.Fourier, 2, inputs="gaussians"), GAUSSIANS),
+    "fourier-mixtures": Case(partial(gd.Fourier, 1, inputs="mixtures"), MIXTURES),
     "scaled-sw2": Case(partial(_scaled, _SLICED), settings={"scales": (1.0, 3.0)}),
     "scaled-mmd": Case(
-        partial(_scaled, partial(MMD, 2, bandwidth=1.0, inputs="gaussians")), GAUSSIANS
+        partial(_scaled, partial(gd.MMD, 2, bandwidth=1.0, inputs="gaussians")), GAUSSIANS
     ),
     "scaled-mixtures": Case(
-        partial(_scaled, partial(Fourier, 1, inputs="mixtures"), scales=(1.0,)), MIXTURES
+        partial(_scaled, partial(gd.Fourier, 1, inputs="mixtures"), scales=(1.0,)), MIXTURES
     ),
     "standardized-sw2": Case(
         partial(_standardized, _SLICED), settings={"geometric": True, "num_normals": 1}
@@ -230,23 +207,23 @@ DISTANCES: dict[str, Case[Distance]] = {
         settings={"num_normals": 0, "normals_factor": 2.0},
     ),
     "standardized-gaussians": Case(
-        partial(_standardized, partial(Fourier, 2, inputs="gaussians"), GAUSSIANS), GAUSSIANS
+        partial(_standardized, partial(gd.Fourier, 2, inputs="gaussians"), GAUSSIANS), GAUSSIANS
     ),
     "sized-sw2": Case(partial(_sized, _SLICED), settings={"factor": 0.5}),
-    "sized-mmd": Case(partial(_sized, partial(MMD, 2, bandwidth=1.0)), settings={"factor": 0.5}),
+    "sized-mmd": Case(partial(_sized, partial(gd.MMD, 2, bandwidth=1.0)), settings={"factor": 0.5}),
     "principal-sw2": Case(partial(_principal, _SLICED)),
     "principal-gaussians": Case(
-        partial(_principal, partial(SlicedWasserstein, 2, inputs="gaussians"), GAUSSIANS),
+        partial(_principal, partial(gd.SlicedWasserstein, 2, inputs="gaussians"), GAUSSIANS),
         GAUSSIANS,
     ),
-    "precomputed": Case(partial(PrecomputedDistance, OBJECTS), INDICES),
+    "precomputed": Case(partial(gd.PrecomputedDistance, OBJECTS), INDICES),
 }
 
 # Every distance with a smooth and a root profile; every profile with an embedding, and those of inner
 # products without one, too.
-KERNELS: dict[str, Case[DistributionKernel]] = {
+KERNELS: dict[str, Case[gd.DistributionKernel]] = {
     f"{distance}-{profile}": Case(
-        lambda case=case, profile=profile: DistributionKernel(case(), profile), case.inputs
+        lambda case=case, profile=profile: gd.DistributionKernel(case(), profile), case.inputs
     )
     for distance, case in DISTANCES.items()
     for profile in PROFILES
@@ -277,20 +254,20 @@ _OUTPUTS = torch.stack([_TARGETS, _TARGETS.sqrt()], dim=-1)
 _LABELS = (_TARGETS.median() < _TARGETS).long()
 
 
-def small_kernel(**options: Any) -> SlicedWassersteinKernel:
-    return SlicedWassersteinKernel(2, num_slices=6, num_quantiles=8, **options)
+def small_kernel(**options: Any) -> gd.SlicedWassersteinKernel:
+    return gd.SlicedWassersteinKernel(2, num_slices=6, num_quantiles=8, **options)
 
 
-def _exact(**options: Any) -> DistributionGP:
-    return DistributionGP(TRAIN_ROWS, _TARGETS, small_kernel(), **options)
+def _exact(**options: Any) -> gd.DistributionGP:
+    return gd.DistributionGP(TRAIN_ROWS, _TARGETS, small_kernel(), **options)
 
 
-def _normalised() -> DistributionGP:
-    return _exact(input_transform=NormalizeClouds.from_data(PointClouds.unpack(TRAIN_ROWS, 2)))
+def _normalised() -> gd.DistributionGP:
+    return _exact(input_transform=NormalizeClouds.from_data(gd.PointClouds.unpack(TRAIN_ROWS, 2)))
 
 
-def _classifier() -> ClassificationGP:
-    return ClassificationGP(TRAIN_ROWS, _LABELS, small_kernel())
+def _classifier() -> gd.ClassificationGP:
+    return gd.ClassificationGP(TRAIN_ROWS, _LABELS, small_kernel())
 
 
 # Models of every kind, not fitted.
@@ -299,18 +276,18 @@ MODELS: dict[str, Callable[[], Any]] = {
     "normalised": _normalised,
     "sampling noise": lambda: _exact(sampling_noise=True),
     "known noise": lambda: _exact(train_Yvar=0.1 + 0.01 * _TARGETS),
-    "sum": lambda: DistributionGP(
-        TRAIN_ROWS, _TARGETS, small_kernel() + MMDKernel(2, bandwidth=1.0)
+    "sum": lambda: gd.DistributionGP(
+        TRAIN_ROWS, _TARGETS, small_kernel() + gd.MMDKernel(2, bandwidth=1.0)
     ),
-    "outputs": lambda: DistributionGP(
+    "outputs": lambda: gd.DistributionGP(
         TRAIN_ROWS, _OUTPUTS, small_kernel(batch_shape=torch.Size([2]))
     ),
-    "shared": lambda: SharedKernelGP(TRAIN_ROWS, _OUTPUTS, small_kernel()),
-    "sparse": lambda: SparseDistributionGP(TRAIN_ROWS, _TARGETS, small_kernel(), num_inducing=8),
-    "mixture": lambda: MixtureModel([_exact(), _normalised()], [0.3, 0.7]),
-    "integrated": lambda: integrate_hyperparameters(_exact()),
+    "shared": lambda: gd.SharedKernelGP(TRAIN_ROWS, _OUTPUTS, small_kernel()),
+    "sparse": lambda: gd.SparseDistributionGP(TRAIN_ROWS, _TARGETS, small_kernel(), num_inducing=8),
+    "mixture": lambda: gd.MixtureModel([_exact(), _normalised()], [0.3, 0.7]),
+    "integrated": lambda: gd.integrate_hyperparameters(_exact()),
     "classes": _classifier,
-    "sparse classes": lambda: SparseClassificationGP(
+    "sparse classes": lambda: gd.SparseClassificationGP(
         TRAIN_ROWS, _LABELS, small_kernel(), num_inducing=8
     ),
     "mixture of classes": lambda: MixtureClassifier([_classifier(), _classifier()], [0.4, 0.6]),

@@ -9,29 +9,7 @@ import numpy.typing as npt
 import torch
 from gpytorch.kernels import ScaleKernel
 
-from gp_distributions import (
-    MMD,
-    ClassificationGP,
-    DistributionGP,
-    DistributionGPRegressor,
-    DistributionKernel,
-    Fourier,
-    Gaussians,
-    LinearTransport,
-    PointClouds,
-    PoolSearch,
-    ReferenceMeasure,
-    RigidSlicedWasserstein,
-    ScaledDistance,
-    ShapeOptimizer,
-    SlicedWasserstein,
-    SlicedWassersteinKernel,
-    SparseDistributionGP,
-    fit,
-    integrate_hyperparameters,
-    load,
-    save,
-)
+import gp_distributions as gd
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -45,32 +23,32 @@ def arrays(*values: Any) -> list[Array]:
     return [np.asarray(value) for value in values]
 
 
-def make_model() -> DistributionGP:
+def make_model() -> gd.DistributionGP:
     """A fitted model."""
-    clouds = PointClouds.from_list(BAGS[:10])
-    kernel = ScaleKernel(SlicedWassersteinKernel(3, num_slices=6, num_quantiles=5))
-    return fit(DistributionGP(clouds, TARGETS[:10], kernel), restarts=0, progress=False)
+    clouds = gd.PointClouds.from_list(BAGS[:10])
+    kernel = ScaleKernel(gd.SlicedWassersteinKernel(3, num_slices=6, num_quantiles=5))
+    return gd.fit(gd.DistributionGP(clouds, TARGETS[:10], kernel), restarts=0, progress=False)
 
 
-def predicted(model: DistributionGP) -> list[Array]:
+def predicted(model: gd.DistributionGP) -> list[Array]:
     """What a model predicts."""
-    return arrays(*model.predict(PointClouds.from_list(BAGS[10:])))
+    return arrays(*model.predict(gd.PointClouds.from_list(BAGS[10:])))
 
 
 def everything() -> dict[str, list[Array]]:
     """Results of most parts of the package, made from NumPy arrays."""
-    clouds, new = PointClouds.from_list(BAGS[:10]), PointClouds.from_list(BAGS[10:])
-    reference = ReferenceMeasure.from_data(clouds, size=3)
+    clouds, new = gd.PointClouds.from_list(BAGS[:10]), gd.PointClouds.from_list(BAGS[10:])
+    reference = gd.ReferenceMeasure.from_data(clouds, size=3)
     distances = {
-        "sliced": SlicedWasserstein(3, num_slices=5),
-        "random": SlicedWasserstein(3, num_slices=5, sampling="random"),
-        "rigid": RigidSlicedWasserstein(3, num_slices=9, max_degree=3, num_quantiles=4),
-        "mmd": MMD(3),
-        "features": MMD(3, num_features=6, bandwidth=1.0),
-        "landmarks": MMD(3, num_features=4, features="landmarks"),
-        "fourier": Fourier(3, num_frequencies=5),
-        "transport": LinearTransport(reference),
-        "scaled": ScaledDistance(MMD(3, bandwidth=1.0)),
+        "sliced": gd.SlicedWasserstein(3, num_slices=5),
+        "random": gd.SlicedWasserstein(3, num_slices=5, sampling="random"),
+        "rigid": gd.RigidSlicedWasserstein(3, num_slices=9, max_degree=3, num_quantiles=4),
+        "mmd": gd.MMD(3),
+        "features": gd.MMD(3, num_features=6, bandwidth=1.0),
+        "landmarks": gd.MMD(3, num_features=4, features="landmarks"),
+        "fourier": gd.Fourier(3, num_frequencies=5),
+        "transport": gd.LinearTransport(reference),
+        "scaled": gd.ScaledDistance(gd.MMD(3, bandwidth=1.0)),
     }
     rows = clouds.pack()
     found = {name: arrays(d.squared(rows).detach()) for name, d in distances.items()}
@@ -80,22 +58,24 @@ def everything() -> dict[str, list[Array]]:
     found["exact"] = predicted(exact) + arrays(*exact.leave_one_out())
     more = exact.condition_on_observations(new, TARGETS[10:])
     found["more"] = arrays(*more.predict(clouds))
-    noisy = DistributionGP(clouds, TARGETS[:10], sampling_noise=True)
-    found["noise"] = arrays(*fit(noisy, restarts=0, progress=False).predict(new))
-    sparse = SparseDistributionGP(clouds, TARGETS[:10], SlicedWassersteinKernel(3), num_inducing=4)
-    found["sparse"] = arrays(*fit(sparse, restarts=0, progress=False).predict(new))
-    classes = ClassificationGP(clouds, ["a", "b"] * 5, DistributionKernel(Fourier(3)))
+    noisy = gd.DistributionGP(clouds, TARGETS[:10], sampling_noise=True)
+    found["noise"] = arrays(*gd.fit(noisy, restarts=0, progress=False).predict(new))
+    sparse = gd.SparseDistributionGP(
+        clouds, TARGETS[:10], gd.SlicedWassersteinKernel(3), num_inducing=4
+    )
+    found["sparse"] = arrays(*gd.fit(sparse, restarts=0, progress=False).predict(new))
+    classes = gd.ClassificationGP(clouds, ["a", "b"] * 5, gd.DistributionKernel(gd.Fourier(3)))
     found["classes"] = arrays(classes.predict_proba(new))
-    found["integrated"] = arrays(*integrate_hyperparameters(noisy.members[0]).predict(new))
+    found["integrated"] = arrays(*gd.integrate_hyperparameters(noisy.members[0]).predict(new))
     covariances = np.stack([np.cov(bag.T) + np.eye(3) for bag in BAGS])
-    gaussians = Gaussians(np.stack([bag.mean(0) for bag in BAGS]), covariances)
-    found["gaussians"] = arrays(*DistributionGP(gaussians, TARGETS).predict(gaussians))
-    regressor = DistributionGPRegressor(restarts=0).fit(BAGS[:10], TARGETS[:10])
+    gaussians = gd.Gaussians(np.stack([bag.mean(0) for bag in BAGS]), covariances)
+    found["gaussians"] = arrays(*gd.DistributionGP(gaussians, TARGETS).predict(gaussians))
+    regressor = gd.DistributionGPRegressor(restarts=0).fit(BAGS[:10], TARGETS[:10])
     found["regressor"] = arrays(*regressor.predict(BAGS[10:], return_std=True))
     with tempfile.TemporaryDirectory() as folder:
-        save(exact, Path(folder, "model"))
-        found["loaded"] = predicted(load(Path(folder, "model")))
-    optimizer = ShapeOptimizer(PoolSearch(clouds), initial=3, restarts=0)
+        gd.save(exact, Path(folder, "model"))
+        found["loaded"] = predicted(gd.load(Path(folder, "model")))
+    optimizer = gd.ShapeOptimizer(gd.PoolSearch(clouds), initial=3, restarts=0)
     optimizer.run(lambda index: TARGETS[index], 5, progress=False)
     found["search"] = [np.array([e.candidate for e in optimizer.evaluations])]
     return found

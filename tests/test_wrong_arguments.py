@@ -9,43 +9,25 @@ import pytest
 import torch
 from gpytorch.kernels import RBFKernel
 
-from gp_distributions import (
-    CurveGP,
-    DistributionGP,
-    DistributionGPRegressor,
-    DistributionKernel,
-    MixedInputs,
-    MixtureModel,
-    MMDKernel,
-    PointClouds,
-    SlicedWasserstein,
-    SlicedWassersteinKernel,
-    VariationalDistributionGP,
-    diagnose,
-    fit,
-    relevance,
-    report,
-    save,
-    sensitivity,
-)
+import gp_distributions as gd
 from gp_distributions.judging import calibration
 from gp_distributions.models import NormalizeClouds
 
-CLOUDS = PointClouds(np.random.default_rng(0).normal(size=(6, 4, 2)))
+CLOUDS = gd.PointClouds(np.random.default_rng(0).normal(size=(6, 4, 2)))
 
 
-def model() -> DistributionGP:
-    return DistributionGP(CLOUDS, np.arange(6.0))
+def model() -> gd.DistributionGP:
+    return gd.DistributionGP(CLOUDS, np.arange(6.0))
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: SlicedWasserstein(2).squared(CLOUDS), r"PointClouds\. Pass X\.pack\(\)"),
-        (lambda: SlicedWasserstein(2).embed(torch.zeros(6)), "tensor of shape"),
-        (lambda: SlicedWasserstein(2).squared(CLOUDS.pack().to_sparse()), "dense tensor"),
-        (lambda: PointClouds.from_list(SlicedWassersteinKernel(2)), "Expected a list"),
-        (lambda: DistributionGP(CLOUDS[:0], []), "at least one cloud"),
+        (lambda: gd.SlicedWasserstein(2).squared(CLOUDS), r"PointClouds\. Pass X\.pack\(\)"),
+        (lambda: gd.SlicedWasserstein(2).embed(torch.zeros(6)), "tensor of shape"),
+        (lambda: gd.SlicedWasserstein(2).squared(CLOUDS.pack().to_sparse()), "dense tensor"),
+        (lambda: gd.PointClouds.from_list(gd.SlicedWassersteinKernel(2)), "Expected a list"),
+        (lambda: gd.DistributionGP(CLOUDS[:0], []), "at least one cloud"),
         (lambda: model().condition_on_observations(CLOUDS, [0.0]), "target for each of 6"),
     ],
     ids=range(6),
@@ -58,27 +40,36 @@ def test_errors_of_the_package(call: Callable[[], Any], message: str) -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: MMDKernel(2, bandwith=1.0), r"options of MMDKernel .*bandwidth.* got 'bandwith'"),
-        (lambda: DistributionKernel(SlicedWasserstein), "got the class SlicedWasserstein"),
         (
-            lambda: DistributionGP(CLOUDS, np.arange(6.0), SlicedWassersteinKernel),
+            lambda: gd.MMDKernel(2, bandwith=1.0),
+            r"options of MMDKernel .*bandwidth.* got 'bandwith'",
+        ),
+        (lambda: gd.DistributionKernel(gd.SlicedWasserstein), "got the class SlicedWasserstein"),
+        (
+            lambda: gd.DistributionGP(CLOUDS, np.arange(6.0), gd.SlicedWassersteinKernel),
             r"got the class SlicedWassersteinKernel\. Pass for example",
         ),
         (
-            lambda: DistributionGP(CLOUDS, np.arange(6.0), input_transform=NormalizeClouds),
+            lambda: gd.DistributionGP(CLOUDS, np.arange(6.0), input_transform=NormalizeClouds),
             r"got the class NormalizeClouds\. .* NormalizeClouds\.from_data",
         ),
-        (lambda: fit(DistributionGP), "got the class DistributionGP"),
-        (lambda: diagnose(CLOUDS, MMDKernel(2)), "Expected a GPyTorch kernel, got PointClouds"),
-        (lambda: diagnose(model(), CLOUDS), r"got DistributionGP\. .* model\.covar_module"),
-        (lambda: relevance(DistributionGPRegressor()), r"Pass .* estimator\.model_"),
-        (lambda: MixedInputs(a=np.ones((2, 3, 2))), r"\(2, 3, 2\)\. Read .*PointClouds\.from_list"),
+        (lambda: gd.fit(gd.DistributionGP), "got the class DistributionGP"),
         (
-            lambda: PointClouds.from_list([np.ones((2, n)) for n in (3, 4, 5)]),
+            lambda: gd.diagnose(CLOUDS, gd.MMDKernel(2)),
+            "Expected a GPyTorch kernel, got PointClouds",
+        ),
+        (lambda: gd.diagnose(model(), CLOUDS), r"got DistributionGP\. .* model\.covar_module"),
+        (lambda: gd.relevance(gd.DistributionGPRegressor()), r"Pass .* estimator\.model_"),
+        (
+            lambda: gd.MixedInputs(a=np.ones((2, 3, 2))),
+            r"\(2, 3, 2\)\. Read .*PointClouds\.from_list",
+        ),
+        (
+            lambda: gd.PointClouds.from_list([np.ones((2, n)) for n in (3, 4, 5)]),
             "expected 3 columns as in bag 0, got 4. An array has a row for each atom: transpose",
         ),
         (
-            lambda: DistributionGP(CLOUDS.points, np.arange(6.0)),
+            lambda: gd.DistributionGP(CLOUDS.points, np.arange(6.0)),
             r"\(6,\)\. A tensor is read as rows; .* PointClouds\(points\)",
         ),
         (lambda: model().predict(CLOUDS.points), r"not rows: pass PointClouds\(points\)"),
@@ -87,19 +78,19 @@ def test_errors_of_the_package(call: Callable[[], Any], message: str) -> None:
             r"one output at a time: y\[:, 0\]",
         ),
         (
-            lambda: DistributionGP(CLOUDS, np.arange(6.0), likelihood="poisson"),
+            lambda: gd.DistributionGP(CLOUDS, np.arange(6.0), likelihood="poisson"),
             r"got str\. .* VariationalDistributionGP\(X, y, likelihood=\.\.\.\)",
         ),
         (
-            lambda: sensitivity(MixtureModel([model(), model()]), CLOUDS),
+            lambda: gd.sensitivity(gd.MixtureModel([model(), model()]), CLOUDS),
             "one kernel, got MixtureModel. Ask its members",
         ),
         (
-            lambda: CurveGP(CLOUDS, np.ones((6, 2)), output_covar_module=RBFKernel()),
+            lambda: gd.CurveGP(CLOUDS, np.ones((6, 2)), output_covar_module=RBFKernel()),
             "Expected positions",
         ),
         (
-            lambda: fit(VariationalDistributionGP(CLOUDS, np.arange(6)), init="first"),
+            lambda: gd.fit(gd.VariationalDistributionGP(CLOUDS, np.arange(6)), init="first"),
             "got 'first'",
         ),
     ],
@@ -113,6 +104,6 @@ def test_first_mistakes(call: Callable[[], Any], message: str) -> None:
 def test_folders_must_exist(tmp_path: Path) -> None:
     path = tmp_path / "none" / "model.gp"
     with pytest.raises(FileNotFoundError, match=r"existing folder, got .*model\.gp\. Create"):
-        save(model(), path)
+        gd.save(model(), path)
     with pytest.raises(FileNotFoundError, match="existing folder"):
-        report(model(), CLOUDS, np.arange(6.0), path)
+        gd.report(model(), CLOUDS, np.arange(6.0), path)

@@ -16,26 +16,7 @@ from gpytorch.kernels import Kernel, ScaleKernel
 from sklearn.model_selection import GroupKFold, KFold, ShuffleSplit
 from torch import Tensor
 
-from gp_distributions import (
-    MMD,
-    ClassificationGP,
-    DistributionGP,
-    DistributionKernel,
-    MixedInputs,
-    MixtureModel,
-    MMDKernel,
-    PointClouds,
-    ScaledDistance,
-    SharedKernelGP,
-    SlicedWasserstein,
-    SlicedWassersteinKernel,
-    SparseClassificationGP,
-    SparseDistributionGP,
-    compare,
-    fit,
-    load,
-    save,
-)
+import gp_distributions as gd
 from gp_distributions.comparison import Comparison, InterruptedComparison, trials
 from gp_distributions.kernels import default_kernels
 from gp_distributions.models import MixtureClassifier
@@ -48,7 +29,7 @@ T = 18
 GENERATOR = torch.Generator().manual_seed(0)
 SPREADS = 0.5 + torch.rand(T, 1, 1, generator=GENERATOR, dtype=torch.float64)
 POINTS = SPREADS * torch.randn(T, 12, 2, generator=GENERATOR, dtype=torch.float64)
-X = PointClouds(POINTS)
+X = gd.PointClouds(POINTS)
 Y = (3 * SPREADS).sin().flatten() + 0.05 * torch.randn(T, generator=GENERATOR, dtype=torch.float64)
 LABELS = np.where(SPREADS.flatten() > 1, "wide", "narrow")
 GROUPS = [f"hospital {i % 6}" for i in range(T)]
@@ -56,16 +37,16 @@ FAST: dict[str, Any] = {"restarts": 0, "progress": False}
 
 
 def sliced(profile: str = "matern52") -> Kernel:
-    return SlicedWassersteinKernel(2, num_slices=8, num_quantiles=8, profile=profile)
+    return gd.SlicedWassersteinKernel(2, num_slices=8, num_quantiles=8, profile=profile)
 
 
 def kernels() -> dict[str, Any]:
-    return {"sw2": sliced(), "mmd": MMDKernel(2, bandwidth=0.2)}
+    return {"sw2": sliced(), "mmd": gd.MMDKernel(2, bandwidth=0.2)}
 
 
-def fitted(kernel: Kernel, index: Any = slice(None), y: Any = Y) -> DistributionGP:
-    model = DistributionGP(X.pack()[index], y[index], copy.deepcopy(kernel))
-    return fit(model, restarts=0, progress=False)
+def fitted(kernel: Kernel, index: Any = slice(None), y: Any = Y) -> gd.DistributionGP:
+    model = gd.DistributionGP(X.pack()[index], y[index], copy.deepcopy(kernel))
+    return gd.fit(model, restarts=0, progress=False)
 
 
 def densities(mean: Tensor, std: Tensor, y: Tensor) -> Tensor:
@@ -74,7 +55,7 @@ def densities(mean: Tensor, std: Tensor, y: Tensor) -> Tensor:
 
 @pytest.fixture(scope="module")
 def found() -> Comparison:
-    return compare(kernels(), X, Y, **FAST)
+    return gd.compare(kernels(), X, Y, **FAST)
 
 
 class TestLeaveOneOut:
@@ -111,7 +92,7 @@ class TestLeaveOneOut:
     def test_best_and_mixture_predict(self, found: Comparison) -> None:
         assert found.best is found.models["sw2"]
         model = found.model()
-        assert isinstance(model, MixtureModel)
+        assert isinstance(model, gd.MixtureModel)
         assert model.weights.sum() == pytest.approx(1)
         mean, std = model.predict(X)
         assert mean.shape == std.shape == (T,)
@@ -131,11 +112,11 @@ class TestCandidates:
     def test_stay_as_they_are(self) -> None:
         given: dict[str, Any] = {
             "kernel": sliced(),
-            "distance": MMD(2),
-            "model": DistributionGP(X, Y, sliced()),
+            "distance": gd.MMD(2),
+            "model": gd.DistributionGP(X, Y, sliced()),
         }
         before = {name: copy.deepcopy(c.state_dict()) for name, c in given.items()}
-        found = compare(given, X, Y, **FAST)
+        found = gd.compare(given, X, Y, **FAST)
         assert not [entry.message for entry in found.table if entry.failed]
         for name, candidate in given.items():
             for key, value in candidate.state_dict().items():
@@ -143,14 +124,14 @@ class TestCandidates:
         assert given["distance"].bandwidth is None
 
     def test_of_all_kinds(self) -> None:
-        shared = SlicedWasserstein(2, num_slices=8, num_quantiles=8)
+        shared = gd.SlicedWasserstein(2, num_slices=8, num_quantiles=8)
         given: dict[str, Any] = {
             "distance": shared,
-            "kernel": DistributionKernel(shared),
-            "model": DistributionGP(X, Y, DistributionKernel(shared)),
-            "function": lambda X, y: DistributionGP(X, y, DistributionKernel(shared)),
+            "kernel": gd.DistributionKernel(shared),
+            "model": gd.DistributionGP(X, Y, gd.DistributionKernel(shared)),
+            "function": lambda X, y: gd.DistributionGP(X, y, gd.DistributionKernel(shared)),
         }
-        found = compare(given, X, Y, **FAST)
+        found = gd.compare(given, X, Y, **FAST)
         first = found.log_density["kernel"]
         for name in given:
             torch.testing.assert_close(found.log_density[name], first, rtol=1e-6, atol=1e-6)
@@ -158,13 +139,13 @@ class TestCandidates:
     def test_models_keep_their_options(self) -> None:
         variances = torch.linspace(0.01, 0.1, T).double()
         given: dict[str, Any] = {
-            "sampling": DistributionGP(X, Y, sliced(), sampling_noise=True),
-            "known": DistributionGP(X, Y, sliced(), train_Yvar=variances),
-            "plain": DistributionGP(X, Y, sliced(), outcome_transform=None),
-            "sparse": SparseDistributionGP(X, Y, sliced(), num_inducing=7, seed=3),
+            "sampling": gd.DistributionGP(X, Y, sliced(), sampling_noise=True),
+            "known": gd.DistributionGP(X, Y, sliced(), train_Yvar=variances),
+            "plain": gd.DistributionGP(X, Y, sliced(), outcome_transform=None),
+            "sparse": gd.SparseDistributionGP(X, Y, sliced(), num_inducing=7, seed=3),
         }
         for folds in (None, 3):
-            found = compare(given, X, Y, folds=folds, **FAST)
+            found = gd.compare(given, X, Y, folds=folds, **FAST)
             assert not [entry.message for entry in found.table if entry.failed]
             models = found.models
             assert hasattr(models["sampling"].likelihood, "sampling_noise")
@@ -175,43 +156,43 @@ class TestCandidates:
 
     def test_known_variances_are_those_of_clouds_left_out(self) -> None:
         variances = torch.where(torch.arange(T) % 2 == 0, 1e-4, 1.0).double()
-        model = DistributionGP(X, Y, sliced(), train_Yvar=variances)
-        found = compare({"known": model}, X, Y, folds=3, **FAST)
+        model = gd.DistributionGP(X, Y, sliced(), train_Yvar=variances)
+        found = gd.compare({"known": model}, X, Y, folds=3, **FAST)
         for train, test in KFold(3, shuffle=True, random_state=0).split(np.zeros(T)):
-            apart = DistributionGP(X[train], Y[train], sliced(), train_Yvar=variances[train])
-            mean, std = fit(apart, restarts=0).predict(X[test], observation_noise=False)
+            apart = gd.DistributionGP(X[train], Y[train], sliced(), train_Yvar=variances[train])
+            mean, std = gd.fit(apart, restarts=0).predict(X[test], observation_noise=False)
             expected = densities(mean, (std**2 + variances[test]).sqrt(), Y[test])
             torch.testing.assert_close(
                 found.log_density["known"][test], expected, rtol=1e-5, atol=1e-5
             )
 
     def test_functions_do_not_know_variances_of_clouds_left_out(self) -> None:
-        def make(X: Any, y: Any, step: float) -> DistributionGP:
+        def make(X: Any, y: Any, step: float) -> gd.DistributionGP:
             variances = 0.01 + step * torch.arange(len(y)).double()
-            return DistributionGP(X, y, sliced(), train_Yvar=variances)
+            return gd.DistributionGP(X, y, sliced(), train_Yvar=variances)
 
         given = {str(step): partial(make, step=step) for step in (0.0, 0.01)}
-        found = compare(given, X, Y, folds=2, **FAST)
+        found = gd.compare(given, X, Y, folds=2, **FAST)
         assert [entry.name for entry in found.table if entry.failed] == ["0.01"]
         assert "Expected known noise variances" in found.table[-1].message
 
     def test_functions_get_inputs_in_folds(self) -> None:
         seen = []
 
-        def make(X: Any, y: Any) -> DistributionGP:
+        def make(X: Any, y: Any) -> gd.DistributionGP:
             seen.append(X)
-            return DistributionGP(X, y)
+            return gd.DistributionGP(X, y)
 
-        found = compare({"default": make}, X, Y, folds=2, **FAST)
+        found = gd.compare({"default": make}, X, Y, folds=2, **FAST)
         assert not found.table[0].failed
-        assert [type(part) for part in seen] == [PointClouds] * 3
+        assert [type(part) for part in seen] == [gd.PointClouds] * 3
         train = next(iter(KFold(2, shuffle=True, random_state=0).split(np.zeros(T))))[0]
         assert torch.equal(seen[1].points, X[train].points)
 
     def test_learned_distances_are_not_shared(self) -> None:
-        shared = ScaledDistance(SlicedWasserstein(2, num_slices=8, num_quantiles=8))
-        pair = {p: DistributionKernel(shared, p) for p in ("matern52", "exponential")}
-        found = compare(pair, X, Y, **FAST)
+        shared = gd.ScaledDistance(gd.SlicedWasserstein(2, num_slices=8, num_quantiles=8))
+        pair = {p: gd.DistributionKernel(shared, p) for p in ("matern52", "exponential")}
+        found = gd.compare(pair, X, Y, **FAST)
         one, other = (m.covar_module.base_kernel.distance for m in found.models.values())
         assert one is not other
 
@@ -220,11 +201,11 @@ class TestCandidates:
 class TestFailures:
     def test_is_a_line_of_the_table(self) -> None:
         given = kernels() | {
-            "wide": SlicedWassersteinKernel(3),
+            "wide": gd.SlicedWassersteinKernel(3),
             "number": 3.0,
-            "labels": lambda X, y: ClassificationGP(X, LABELS),
+            "labels": lambda X, y: gd.ClassificationGP(X, LABELS),
         }
-        found = compare(given, X, Y, **FAST)
+        found = gd.compare(given, X, Y, **FAST)
         assert [e.name for e in found.table if e.failed] == ["wide", "number", "labels"]
         messages = {entry.name: entry.message for entry in found.table}
         assert messages["wide"].startswith("ValueError: Expected clouds of dimension 3")
@@ -237,12 +218,12 @@ class TestFailures:
         found.plot()
 
     def test_in_a_fold_names_the_fold(self) -> None:
-        def picky(X: Tensor, y: Tensor) -> DistributionGP:
+        def picky(X: Tensor, y: Tensor) -> gd.DistributionGP:
             if len(y) == T - 4:
                 raise ValueError("too few")
-            return DistributionGP(X, y, sliced())
+            return gd.DistributionGP(X, y, sliced())
 
-        found = compare(kernels() | {"picky": picky}, X, Y, folds=5, **FAST)
+        found = gd.compare(kernels() | {"picky": picky}, X, Y, folds=5, **FAST)
         (entry,) = (e for e in found.table if e.failed)
         assert entry.message == "fold 0: ValueError: too few"
 
@@ -250,14 +231,14 @@ class TestFailures:
         with pytest.raises(
             RuntimeError, match=r"at least one candidate.*'a': ValueError: Expected"
         ):
-            compare({"a": SlicedWassersteinKernel(3)}, X, Y, **FAST)
+            gd.compare({"a": gd.SlicedWassersteinKernel(3)}, X, Y, **FAST)
 
     def test_interruption_is_passed_on(self) -> None:
-        def interrupted(X: Any, y: Any) -> DistributionGP:
+        def interrupted(X: Any, y: Any) -> gd.DistributionGP:
             raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            compare(kernels() | {"stop": interrupted}, X, Y, **FAST)
+            gd.compare(kernels() | {"stop": interrupted}, X, Y, **FAST)
 
     @pytest.mark.parametrize(
         ("given", "options", "message"),
@@ -289,7 +270,7 @@ class TestFailures:
     def test_bad_arguments(self, given: Any, options: dict[str, Any], message: str) -> None:
         given = kernels() if given is None else given
         with pytest.raises((TypeError, ValueError), match=message):
-            compare(given, **({"X": X, "y": Y} | options))
+            gd.compare(given, **({"X": X, "y": Y} | options))
 
 
 @pytest.mark.usefixtures("shortest_fits")
@@ -297,11 +278,11 @@ class TestFolds:
     @pytest.mark.parametrize("grouped", [False, True])
     def test_hyperparameters_are_fitted_without_the_fold(self, grouped: bool) -> None:
         given: Any = {"folds": 3, "groups": GROUPS if grouped else None}
-        found = compare(kernels(), X, Y, seed=4, **given, **FAST)
+        found = gd.compare(kernels(), X, Y, seed=4, **given, **FAST)
         splitter = GroupKFold(3) if grouped else KFold(3, shuffle=True, random_state=4)
         expected = torch.empty(T).double()
         for train, test in splitter.split(np.zeros(T), groups=given["groups"]):
-            model = fit(DistributionGP(X[train], Y[train], sliced()), restarts=0, seed=4)
+            model = gd.fit(gd.DistributionGP(X[train], Y[train], sliced()), restarts=0, seed=4)
             expected[test] = densities(*model.predict(X[test]), Y[test])
         torch.testing.assert_close(found.log_density["sw2"], expected, rtol=1e-5, atol=1e-5)
         torch.testing.assert_close(
@@ -311,12 +292,12 @@ class TestFolds:
     def test_splitters_and_pairs(self) -> None:
         pairs = [(np.arange(9, T), np.arange(9)), (np.arange(9), np.arange(9, T))]
         first, second = (
-            compare({"sw2": sliced()}, X, Y, folds=folds, **FAST) for folds in (KFold(2), pairs)
+            gd.compare({"sw2": sliced()}, X, Y, folds=folds, **FAST) for folds in (KFold(2), pairs)
         )
         torch.testing.assert_close(first.log_density, second.log_density)
 
     def test_groups_are_independent(self) -> None:
-        found = compare(kernels(), X, Y, groups=GROUPS, **FAST)
+        found = gd.compare(kernels(), X, Y, groups=GROUPS, **FAST)
         difference = found.log_density["mmd"] - found.log_density["sw2"]
         sums = (difference - difference.mean()).reshape(3, 6).sum(0)
         worst = found.table[1]
@@ -330,25 +311,25 @@ class TestData:
     def test_several_outputs(self) -> None:
         several = torch.stack([Y, 100 * Y.square()], -1)
         batch = ScaleKernel(
-            SlicedWassersteinKernel(2, num_slices=8, batch_shape=torch.Size([2])),
+            gd.SlicedWassersteinKernel(2, num_slices=8, batch_shape=torch.Size([2])),
             batch_shape=torch.Size([2]),
         )
-        found = compare({"shared": sliced(), "own": batch}, X, several, **FAST)
-        assert isinstance(found.models["shared"], SharedKernelGP)
-        assert type(found.models["own"]) is DistributionGP
+        found = gd.compare({"shared": sliced(), "own": batch}, X, several, **FAST)
+        assert isinstance(found.models["shared"], gd.SharedKernelGP)
+        assert type(found.models["own"]) is gd.DistributionGP
         model = found.models["shared"]
         expected = densities(*model.leave_one_out(), several).sum(-1)
         torch.testing.assert_close(found.log_density["shared"], expected)
         assert found.model().predict(X)[0].shape == (T, 2)
-        folded = compare({"shared": sliced(), "own": batch}, X, several, folds=3, **FAST)
+        folded = gd.compare({"shared": sliced(), "own": batch}, X, several, folds=3, **FAST)
         assert not [entry.message for entry in folded.table if entry.failed]
 
     def test_classification(self, tmp_path: Path) -> None:
         given = kernels() | {
-            "model": ClassificationGP(X, LABELS, sliced()),
-            "sparse": SparseClassificationGP(X, LABELS, sliced(), num_inducing=9),
+            "model": gd.ClassificationGP(X, LABELS, sliced()),
+            "sparse": gd.SparseClassificationGP(X, LABELS, sliced(), num_inducing=9),
         }
-        found = compare(given, X, LABELS, **FAST)
+        found = gd.compare(given, X, LABELS, **FAST)
         assert not [entry.message for entry in found.table if entry.failed]
         expected = found.models["sw2"].leave_one_out()
         torch.testing.assert_close(found.log_density["sw2"], expected)
@@ -362,31 +343,31 @@ class TestData:
             if weight > 0
         )
         torch.testing.assert_close(model.predict_proba(X), probabilities)
-        save(model, tmp_path / "model")
-        loaded = load(tmp_path / "model")
+        gd.save(model, tmp_path / "model")
+        loaded = gd.load(tmp_path / "model")
         assert torch.equal(loaded.predict_proba(X), model.predict_proba(X))
-        folded = compare(given, X, LABELS, folds=3, **FAST)
+        folded = gd.compare(given, X, LABELS, folds=3, **FAST)
         assert not [entry.message for entry in folded.table if entry.failed]
         assert folded.table[0].log_density != found.table[0].log_density
 
     def test_decimals_are_targets(self) -> None:
         targets = [Decimal(f"{value:.3f}") for value in Y.tolist()]
-        found = compare({"sw2": sliced()}, X, targets, **FAST)
+        found = gd.compare({"sw2": sliced()}, X, targets, **FAST)
         assert math.isnan(found.table[0].accuracy)
         assert found.table[0].rmse < 1
 
     def test_numbers_may_be_labels(self) -> None:
-        found = compare(kernels(), X, (LABELS == "wide") + 3, classification=True, **FAST)
+        found = gd.compare(kernels(), X, (LABELS == "wide") + 3, classification=True, **FAST)
         assert found.best.classes_.tolist() == [3, 4]
 
     def test_mixed_inputs(self) -> None:
-        mixed = MixedInputs(
+        mixed = gd.MixedInputs(
             clouds=X, number=Y.roll(1), arm=["rare" if i == 0 else "usual" for i in range(T)]
         )
         candidates = default_kernels(mixed)
         few = {name: candidates[name] for name in ("sw2 matern52", "sum", "sum+product")}
         for folds in (None, 3):  # a fold lacks the rare category
-            found = compare(few, mixed, Y, folds=folds, **FAST)
+            found = gd.compare(few, mixed, Y, folds=folds, **FAST)
             assert not [entry.message for entry in found.table if entry.failed]
             assert found.model().predict(mixed[:3])[0].shape == (3,)
 
@@ -401,24 +382,24 @@ def test_an_interrupt_can_be_pickled(found: Comparison) -> None:
 
 def test_runs_in_parallel(found: Comparison) -> None:
     with joblib.parallel_config(backend="threading", n_jobs=2):
-        other = compare(kernels(), X, Y, **FAST)
+        other = gd.compare(kernels(), X, Y, **FAST)
     assert [entry.name for entry in other.table] == [entry.name for entry in found.table]
     torch.testing.assert_close(other.log_density, found.log_density, rtol=1e-8, atol=1e-8)
 
 
 def test_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
-    compare({"sw2": sliced()}, X, Y, **FAST)
+    gd.compare({"sw2": sliced()}, X, Y, **FAST)
     assert capsys.readouterr() == ("", "")
 
 
 def test_warnings_name_the_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
     def worried(model: Any, **options: Any) -> Any:
         warn("The fit did not converge.", ConvergenceWarning)
-        return fit(model, **options)
+        return gd.fit(model, **options)
 
     monkeypatch.setattr(trials, "fit", worried)
     with pytest.warns(ConvergenceWarning) as found:
-        compare({"only": sliced()}, X, Y, folds=2, **FAST)
+        gd.compare({"only": sliced()}, X, Y, folds=2, **FAST)
     texts = [str(warning.message) for warning in found]
     assert texts == [
         f"'only'{place}: The fit did not converge." for place in ("", ", fold 0", ", fold 1")

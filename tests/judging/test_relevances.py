@@ -7,47 +7,29 @@ import pytest
 import torch
 from torch import Tensor
 
-from gp_distributions import (
-    MMD,
-    ClassificationGP,
-    Decoder,
-    DistributionGP,
-    DistributionKernel,
-    GaussianMixtures,
-    Gaussians,
-    MixedInputs,
-    PointClouds,
-    PrecomputedDistance,
-    RigidSlicedWasserstein,
-    ScaledDistance,
-    SharedKernelGP,
-    SlicedWasserstein,
-    fit,
-    relevance,
-    sensitivity,
-)
+import gp_distributions as gd
 from gp_distributions.judging import Relevance, RelevanceEntry
 from gp_distributions.models import NormalizeClouds
 
 pytestmark = pytest.mark.usefixtures("short_fits")
 
 
-def bags(num: int = 40, dim: int = 3, seed: int = 0) -> tuple[PointClouds, Tensor]:
+def bags(num: int = 40, dim: int = 3, seed: int = 0) -> tuple[gd.PointClouds, Tensor]:
     """Bags, and the means of their second coordinate."""
     generator = torch.Generator().manual_seed(seed)
     means = torch.randn(num, 1, dim, generator=generator, dtype=torch.float64)
     noise = torch.randn(num, 10, dim, generator=generator, dtype=torch.float64)
-    return PointClouds(means + 0.3 * noise), means[:, 0, 1]
+    return gd.PointClouds(means + 0.3 * noise), means[:, 0, 1]
 
 
-def kernel(dim: int = 3) -> DistributionKernel:
-    return DistributionKernel(SlicedWasserstein(dim, num_slices=10, num_quantiles=10))
+def kernel(dim: int = 3) -> gd.DistributionKernel:
+    return gd.DistributionKernel(gd.SlicedWasserstein(dim, num_slices=10, num_quantiles=10))
 
 
 def test_the_coordinate_that_matters_loses_most() -> None:
     X, y = bags()
-    model = fit(DistributionGP(X, y, kernel()))
-    found = relevance(model, names=["a", "b", "c"])
+    model = gd.fit(gd.DistributionGP(X, y, kernel()))
+    found = gd.relevance(model, names=["a", "b", "c"])
     assert [entry.name for entry in found.entries] == ["X", "X: a", "X: b", "X: c"]
     a, b, c = found.coordinates
     assert b.loss > 5 * max(a.loss, c.loss)
@@ -60,13 +42,13 @@ def test_the_coordinate_that_matters_loses_most() -> None:
 
 def test_one_exchange_agrees_with_models_without_the_fold() -> None:
     X, y = bags(6)
-    model = fit(DistributionGP(X, y, kernel(), outcome_transform=None), restarts=0)
-    (found,) = relevance(model, repeats=1).blocks
+    model = gd.fit(gd.DistributionGP(X, y, kernel(), outcome_transform=None), restarts=0)
+    (found,) = gd.relevance(model, repeats=1).blocks
     order = torch.randperm(6, generator=torch.Generator().manual_seed(0))
     generator, losses = torch.Generator().manual_seed(0), torch.empty(6, dtype=torch.float64)
     for fold in order.tensor_split(3):
         kept = torch.tensor([i for i in range(6) if i not in fold])
-        part = DistributionGP(X[kept], y[kept], kernel(), outcome_transform=None)
+        part = gd.DistributionGP(X[kept], y[kept], kernel(), outcome_transform=None)
         part.load_state_dict(model.state_dict())
         own = fold[torch.randperm(len(fold), generator=generator)]
         giver = own.roll(1)
@@ -92,32 +74,32 @@ def sensitivities(found: Relevance) -> Tensor:
 
 def test_sensitivity_aggregates_gradients() -> None:
     X, y = bags(12)
-    model = fit(DistributionGP(X, y, kernel()), restarts=0)
-    expected = aggregated(sensitivity(model, X).mean_points, X.points)
-    torch.testing.assert_close(sensitivities(relevance(model)), expected)
+    model = gd.fit(gd.DistributionGP(X, y, kernel()), restarts=0)
+    expected = aggregated(gd.sensitivity(model, X).mean_points, X.points)
+    torch.testing.assert_close(sensitivities(gd.relevance(model)), expected)
 
 
 def test_sensitivity_with_input_transforms() -> None:
     X, y = bags(12)
-    X = PointClouds(X.points * torch.tensor([1.0, 100.0, 0.01]) + 50)
+    X = gd.PointClouds(X.points * torch.tensor([1.0, 100.0, 0.01]) + 50)
     transform = NormalizeClouds.from_data(X)
-    model = DistributionGP(X, y, kernel(), input_transform=transform).eval()
-    expected = aggregated(sensitivity(model, X).mean_points, X.points)
-    found = relevance(model)
+    model = gd.DistributionGP(X, y, kernel(), input_transform=transform).eval()
+    expected = aggregated(gd.sensitivity(model, X).mean_points, X.points)
+    found = gd.relevance(model)
     torch.testing.assert_close(sensitivities(found), expected)
-    normalised = relevance(DistributionGP(X.normalize(), y, kernel()))
+    normalised = gd.relevance(gd.DistributionGP(X.normalize(), y, kernel()))
     torch.testing.assert_close(sensitivities(found), sensitivities(normalised))
 
 
 def test_designs_that_decode_to_clouds() -> None:
     design = torch.rand(16, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     corners = torch.tensor([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]]).double()
-    decoder = Decoder(lambda x: (x + 0.5).unsqueeze(-2) * corners)
-    model = DistributionGP(design, design[:, 0], kernel(2), input_transform=decoder)
-    decoded = DistributionGP(
-        PointClouds((design + 0.5)[:, None] * corners), design[:, 0], kernel(2)
+    decoder = gd.Decoder(lambda x: (x + 0.5).unsqueeze(-2) * corners)
+    model = gd.DistributionGP(design, design[:, 0], kernel(2), input_transform=decoder)
+    decoded = gd.DistributionGP(
+        gd.PointClouds((design + 0.5)[:, None] * corners), design[:, 0], kernel(2)
     )
-    found, expected = relevance(model), relevance(decoded)
+    found, expected = gd.relevance(model), gd.relevance(decoded)
     torch.testing.assert_close(sensitivities(found), sensitivities(expected))
     assert [e.loss for e in found.entries] == pytest.approx([e.loss for e in expected.entries])
 
@@ -129,21 +111,21 @@ def test_sensitivity_is_that_of_random_objects() -> None:
     y = 3 * mean.clamp_min(0)
     found = []
     for order in (mean.argsort(), mean.argsort(descending=True)):
-        model = DistributionGP(X[order], y[order], kernel(2))
+        model = gd.DistributionGP(X[order], y[order], kernel(2))
         model.covar_module.base_kernel.lengthscale = 2.0
-        found.append(sensitivities(relevance(model, repeats=1))[1].item())
-    model = DistributionGP(X, y, kernel(2)).eval()
+        found.append(sensitivities(gd.relevance(model, repeats=1))[1].item())
+    model = gd.DistributionGP(X, y, kernel(2)).eval()
     model.covar_module.base_kernel.lengthscale = 2.0
-    expected = aggregated(sensitivity(model, X).mean_points, X.points)[1].item()
+    expected = aggregated(gd.sensitivity(model, X).mean_points, X.points)[1].item()
     assert found == pytest.approx([expected, expected], rel=0.2)
 
 
-@pytest.mark.parametrize("model", [DistributionGP, SharedKernelGP])
-def test_several_outputs_count_alike(model: type[DistributionGP]) -> None:
+@pytest.mark.parametrize("model", [gd.DistributionGP, gd.SharedKernelGP])
+def test_several_outputs_count_alike(model: type[gd.DistributionGP]) -> None:
     """Neither the unit of an output nor a copy of it changes anything."""
     X, y = bags(20)
-    single = relevance(DistributionGP(X, y, kernel()))
-    copies = relevance(model(X, torch.stack([y, 1e4 * y], -1), kernel()))
+    single = gd.relevance(gd.DistributionGP(X, y, kernel()))
+    copies = gd.relevance(model(X, torch.stack([y, 1e4 * y], -1), kernel()))
     losses = [e.loss for e in single.entries]
     assert [e.loss for e in copies.entries] == pytest.approx(losses)
     torch.testing.assert_close(sensitivities(copies), sensitivities(single) / y.std())
@@ -155,10 +137,10 @@ def test_mixed_inputs(normalised: bool) -> None:
     age = torch.randn(60, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
     arm = ["drug" if i % 3 else "placebo" for i in range(60)]
     frame = {"age": 50 + 10 * age, "arm": arm}
-    inputs = MixedInputs(cells=X, covariates=frame)
+    inputs = gd.MixedInputs(cells=X, covariates=frame)
     transform = NormalizeClouds.from_data(inputs) if normalised else None
-    model = fit(DistributionGP(inputs, y + age, input_transform=transform))
-    found = {entry.name: entry for entry in relevance(model, names={"cells": "abc"}).entries}
+    model = gd.fit(gd.DistributionGP(inputs, y + age, input_transform=transform))
+    found = {entry.name: entry for entry in gd.relevance(model, names={"cells": "abc"}).entries}
     assert list(found) == [
         *("cells", "cells: a", "cells: b", "cells: c"),
         *("covariates", "covariates: age", "covariates: arm"),
@@ -169,7 +151,7 @@ def test_mixed_inputs(normalised: bool) -> None:
     assert found["covariates: age"].direction == pytest.approx(age.std().item(), rel=0.3)
     # The response changes by one standard deviation of age for each standard deviation of age.
     assert found["covariates: age"].sensitivity == pytest.approx(age.std().item(), rel=0.3)
-    expected = aggregated(sensitivity(model, inputs)["cells"].mean_points, X.points)
+    expected = aggregated(gd.sensitivity(model, inputs)["cells"].mean_points, X.points)
     of_cells = [found[f"cells: {letter}"].sensitivity for letter in "abc"]
     assert of_cells == pytest.approx(expected.tolist())
 
@@ -179,44 +161,46 @@ def test_gaussians_and_mixtures() -> None:
     mean = torch.randn(30, 2, generator=generator, dtype=torch.float64)
     covariance = torch.diag_embed(0.2 + torch.rand(30, 2, generator=generator).double())
     y = covariance[:, 0, 0]
-    X = Gaussians(mean * 0.1, covariance)
-    found = relevance(fit(DistributionGP(X, y)))
+    X = gd.Gaussians(mean * 0.1, covariance)
+    found = gd.relevance(gd.fit(gd.DistributionGP(X, y)))
     assert found.coordinates[0].loss > 5 * found.coordinates[1].loss
-    Z = GaussianMixtures(mean[:, None] * 0.1, covariance[:, None])
-    distance = DistributionKernel(MMD(2, inputs="mixtures", bandwidth=1.0))
-    found = relevance(fit(DistributionGP(Z, y, distance)))
+    Z = gd.GaussianMixtures(mean[:, None] * 0.1, covariance[:, None])
+    distance = gd.DistributionKernel(gd.MMD(2, inputs="mixtures", bandwidth=1.0))
+    found = gd.relevance(gd.fit(gd.DistributionGP(Z, y, distance)))
     assert found.coordinates[0].loss > 5 * found.coordinates[1].loss
 
 
 def test_scales_and_coordinates_that_rotate() -> None:
     X, y = bags(12)
-    scaled = ScaledDistance(SlicedWasserstein(3, num_slices=10))
+    scaled = gd.ScaledDistance(gd.SlicedWasserstein(3, num_slices=10))
     scaled.scales = [1.0, 2.0, 1.0]
-    found = relevance(DistributionGP(X, y, DistributionKernel(scaled)))
+    found = gd.relevance(gd.DistributionGP(X, y, gd.DistributionKernel(scaled)))
     torch.testing.assert_close([e.scale for e in found.coordinates], scaled.scales.tolist())
-    rigid = RigidSlicedWasserstein(3, marks=1, num_slices=10, max_degree=3)
-    names = [e.name for e in relevance(DistributionGP(X, y, DistributionKernel(rigid))).entries]
+    rigid = gd.RigidSlicedWasserstein(3, marks=1, num_slices=10, max_degree=3)
+    names = [
+        e.name for e in gd.relevance(gd.DistributionGP(X, y, gd.DistributionKernel(rigid))).entries
+    ]
     assert names == ["X", "X: coordinate 0, coordinate 1", "X: coordinate 2"]
 
 
 def test_normals_count_together() -> None:
     X, y = bags(12)
     normals = torch.nn.functional.normalize(X.points, dim=-1)
-    X = PointClouds(torch.cat([X.points, normals], -1), X.weights, num_normals=X.dim)
-    rigid = RigidSlicedWasserstein(6, normals=3, num_slices=10, max_degree=3)
-    found = relevance(DistributionGP(X, y, DistributionKernel(ScaledDistance(rigid))))
+    X = gd.PointClouds(torch.cat([X.points, normals], -1), X.weights, num_normals=X.dim)
+    rigid = gd.RigidSlicedWasserstein(6, normals=3, num_slices=10, max_degree=3)
+    found = gd.relevance(gd.DistributionGP(X, y, gd.DistributionKernel(gd.ScaledDistance(rigid))))
     several = [e.name.count("coordinate") for e in found.entries]
     assert several == [0, 3, 3]
 
 
 def test_directions_are_those_of_finite_differences() -> None:
     X, y = bags()
-    model = fit(DistributionGP(X, -y, kernel()), progress=False)
-    _, b, _ = relevance(model).coordinates
+    model = gd.fit(gd.DistributionGP(X, -y, kernel()), progress=False)
+    _, b, _ = gd.relevance(model).coordinates
     step = 1e-5 * X.points[..., 1].std(correction=0)
     moved = X.points.clone()
     moved[..., 1] += step
-    change = model.predict(PointClouds(moved, X.weights))[0] - model.predict(X)[0]
+    change = model.predict(gd.PointClouds(moved, X.weights))[0] - model.predict(X)[0]
     assert b.direction == pytest.approx(1e5 * change.mean().item(), rel=1e-3)
     assert b.direction < 0
 
@@ -238,26 +222,30 @@ def test_it_prints_and_becomes_a_frame() -> None:
 
 
 BAGS, MEANS = bags(12)
-TWO = MixedInputs(one=BAGS, two=BAGS, age=MEANS)
+TWO = gd.MixedInputs(one=BAGS, two=BAGS, age=MEANS)
 
 
 @pytest.mark.parametrize(
     ("model", "options", "message"),
     [
         (None, {"names": ["a", "b"]}, "Expected 3 names of coordinates of block 'X', got 2"),
-        (DistributionGP(TWO, MEANS), {"names": ["a"]}, r"by block, .* \['one', 'two'\], got \['a'"),
-        (ClassificationGP(BAGS, ["a", "b"] * 6, kernel()), {}, "got ClassificationGP"),
-        (DistributionGP(BAGS[:3], MEANS[:3], kernel()), {}, "at least four objects"),
+        (
+            gd.DistributionGP(TWO, MEANS),
+            {"names": ["a"]},
+            r"by block, .* \['one', 'two'\], got \['a'",
+        ),
+        (gd.ClassificationGP(BAGS, ["a", "b"] * 6, kernel()), {}, "got ClassificationGP"),
+        (gd.DistributionGP(BAGS[:3], MEANS[:3], kernel()), {}, "at least four objects"),
     ],
 )
-def test_bad_arguments(model: DistributionGP | None, options: Any, message: str) -> None:
+def test_bad_arguments(model: gd.DistributionGP | None, options: Any, message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
-        relevance(model or DistributionGP(BAGS, MEANS, kernel()), **options)
+        gd.relevance(model or gd.DistributionGP(BAGS, MEANS, kernel()), **options)
 
 
 def test_objects_without_coordinates_have_no_sensitivity() -> None:
     index = torch.arange(12, dtype=torch.float64).unsqueeze(-1)
-    kernel = DistributionKernel(PrecomputedDistance(torch.cdist(index, index).square()))
-    (entry,) = relevance(DistributionGP(index, index.squeeze(-1), kernel)).entries
+    kernel = gd.DistributionKernel(gd.PrecomputedDistance(torch.cdist(index, index).square()))
+    (entry,) = gd.relevance(gd.DistributionGP(index, index.squeeze(-1), kernel)).entries
     assert entry.loss > 1
     assert math.isnan(entry.sensitivity)

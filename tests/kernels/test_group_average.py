@@ -9,57 +9,42 @@ from cases import GAUSSIANS, MIXTURES, random_rows
 from gpytorch.kernels import Kernel, ScaleKernel
 from torch import Tensor
 
-from gp_distributions import (
-    MMD,
-    DistributionGP,
-    DistributionKernel,
-    MixedInputs,
-    PointClouds,
-    PrecomputedDistance,
-    ReferenceMeasure,
-    SinkhornKernel,
-    SlicedWasserstein,
-    diagnose,
-    fit,
-    load,
-    mixed_kernel,
-    save,
-)
+import gp_distributions as gd
 from gp_distributions.kernels import GroupAverageKernel, planar_rotations
 from gp_distributions.kernels.covariances import covariance
 
 GROUP = planar_rotations(3, reflections=True)
 
 
-def sliced(num_slices: int = 12, **options: object) -> DistributionKernel:
-    distance = SlicedWasserstein(2, num_slices=num_slices, num_quantiles=10)
-    return DistributionKernel(distance, **options).double()  # type: ignore[arg-type]
+def sliced(num_slices: int = 12, **options: object) -> gd.DistributionKernel:
+    distance = gd.SlicedWasserstein(2, num_slices=num_slices, num_quantiles=10)
+    return gd.DistributionKernel(distance, **options).double()  # type: ignore[arg-type]
 
 
 def sinkhorn() -> Kernel:
     points = torch.tensor([[0.0, 0.0], [1.0, 0.5], [-0.5, 2.0]], dtype=torch.float64)
-    return SinkhornKernel(ReferenceMeasure(points), epsilon=0.5).requires_grad_(False)
+    return gd.SinkhornKernel(gd.ReferenceMeasure(points), epsilon=0.5).requires_grad_(False)
 
 
 # Base kernels, and whether they are known not to change when both clouds are mapped.
 BASES = {
     "permuted slices": (sliced, True),
     "slices between": (lambda: sliced(13), False),
-    "sw1": (lambda: DistributionKernel(SlicedWasserstein(2, p=1, num_slices=12)), True),
+    "sw1": (lambda: gd.DistributionKernel(gd.SlicedWasserstein(2, p=1, num_slices=12)), True),
     "linear": (lambda: sliced(profile="linear"), True),
     "root": (lambda: sliced(profile="exponential"), True),
-    "mmd": (lambda: DistributionKernel(MMD(2, bandwidth=1.0), "linear"), True),
-    "features": (lambda: DistributionKernel(MMD(2, bandwidth=1.0, num_features=8)), False),
+    "mmd": (lambda: gd.DistributionKernel(gd.MMD(2, bandwidth=1.0), "linear"), True),
+    "features": (lambda: gd.DistributionKernel(gd.MMD(2, bandwidth=1.0, num_features=8)), False),
     "sum": (lambda: ScaleKernel(sliced()) + ScaleKernel(sliced(24)) * sliced(), True),
     "sum with slices between": (lambda: ScaleKernel(sliced()) + sliced(13), False),
-    "subclass": (lambda: Doubled(SlicedWasserstein(2, num_slices=12)), False),
+    "subclass": (lambda: Doubled(gd.SlicedWasserstein(2, num_slices=12)), False),
     "sinkhorn": (sinkhorn, False),
     # Maps of both clouds leave distances unchanged, but not an origin that stays behind.
     "origin": (lambda: sliced(profile="linear", origin=random_rows(1, seed=2)), False),
 }
 
 
-class Doubled(DistributionKernel):
+class Doubled(gd.DistributionKernel):
     """A kernel whose forward may be anything."""
 
     def forward(self, *args: object, **kwargs: object) -> Tensor:
@@ -118,8 +103,8 @@ def test_maps_gaussians_and_mixtures(inputs: object) -> None:
     mixtures = inputs is MIXTURES
     dim, kind = (1, "mixtures") if mixtures else (2, "gaussians")
     group = torch.tensor([[[1.0]], [[-1.0]]]).double() if mixtures else GROUP
-    distance = MMD(dim, bandwidth=1.0, inputs=kind)
-    kernel = GroupAverageKernel(DistributionKernel(distance).double(), group)
+    distance = gd.MMD(dim, bandwidth=1.0, inputs=kind)
+    kernel = GroupAverageKernel(gd.DistributionKernel(distance).double(), group)
     rows = inputs.rows(5)  # type: ignore[attr-defined]
     size = dim + dim**2
     atoms = rows.unflatten(-1, (-1, size + mixtures))
@@ -177,7 +162,7 @@ def test_gradients(name: str) -> None:
 
 def test_gradients_are_finite_at_symmetric_clouds() -> None:
     square = torch.tensor([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]]).double()
-    rows = PointClouds(torch.stack([square, 2 * square])).pack().requires_grad_()
+    rows = gd.PointClouds(torch.stack([square, 2 * square])).pack().requires_grad_()
     kernel = GroupAverageKernel(sliced(profile="exponential"), planar_rotations(4))
     covariance(kernel, rows).sum().backward()
     assert rows.grad is not None
@@ -191,15 +176,15 @@ def test_fit_predict_diagnose_and_save(tmp_path: Path) -> None:
     angles = torch.randint(3, (30,), generator=generator)
     turned = points @ planar_rotations(3)[angles].mT
     targets = sizes[:, 0] * sizes[:, 1]
-    train, new = PointClouds(turned[:24]), PointClouds(turned[24:])
+    train, new = gd.PointClouds(turned[:24]), gd.PointClouds(turned[24:])
     kernel = ScaleKernel(GroupAverageKernel(sliced(), planar_rotations(3)))
-    model = fit(DistributionGP(train, targets[:24], kernel), restarts=0)
+    model = gd.fit(gd.DistributionGP(train, targets[:24], kernel), restarts=0)
     mean, std = model.predict(new)
-    again, spread = model.predict(PointClouds(points[24:]))
+    again, spread = model.predict(gd.PointClouds(points[24:]))
     torch.testing.assert_close(again, mean)
     torch.testing.assert_close(spread, std)
 
-    found = diagnose(kernel, PointClouds(torch.cat([turned[:5], points[:1]])))
+    found = gd.diagnose(kernel, gd.PointClouds(torch.cat([turned[:5], points[:1]])))
     assert found.duplicates == ((0, 5),)
     base = kernel.base_kernel.base_kernel
     with torch.no_grad():
@@ -207,11 +192,11 @@ def test_fit_predict_diagnose_and_save(tmp_path: Path) -> None:
             [base.distance.squared(images(train.pack(), g), train.pack()) for g in GROUP[:3]]
         )
     closest = copies.amin(0)[torch.ones(24, 24).triu(1) > 0].sqrt().median().item()
-    report = diagnose(kernel, train)
+    report = gd.diagnose(kernel, train)
     assert report.distances[0].median_distance == pytest.approx(closest)
 
-    save(model, tmp_path / "model.gpd")
-    loaded = load(tmp_path / "model.gpd")
+    gd.save(model, tmp_path / "model.gpd")
+    loaded = gd.load(tmp_path / "model.gpd")
     assert torch.equal(loaded.predict(new)[0], mean)
     assert torch.equal(loaded.covar_module.base_kernel.group, planar_rotations(3))
 
@@ -220,7 +205,7 @@ def test_normalises_only_where_it_can() -> None:
     kernel = GroupAverageKernel(sliced(profile="linear"), planar_rotations(4))
     points = torch.zeros(2, 3, 2, dtype=torch.float64)
     points[1, 0] = 1.0
-    rows = PointClouds(points).pack().requires_grad_()  # all mass at the origin: k(x, x) = 0
+    rows = gd.PointClouds(points).pack().requires_grad_()  # all mass at the origin: k(x, x) = 0
     values = covariance(kernel, rows)
     torch.testing.assert_close(values.detach(), torch.tensor([[0.0, 0.0], [0.0, 1.0]]).double())
     values.sum().backward()
@@ -235,9 +220,9 @@ def test_rejects_bad_arguments() -> None:
     with pytest.raises(ValueError, match="Give active_dims to the average"):
         GroupAverageKernel(sliced(active_dims=[0, 1, 2]), GROUP)
     with pytest.raises(ValueError, match="Average each kernel"):
-        GroupAverageKernel(base + DistributionKernel(MMD(3)), GROUP)
-    inputs = MixedInputs(shape=PointClouds(torch.eye(2)[:, None].double()), age=[1.0, 2.0])
+        GroupAverageKernel(base + gd.DistributionKernel(gd.MMD(3)), GROUP)
+    inputs = gd.MixedInputs(shape=gd.PointClouds(torch.eye(2)[:, None].double()), age=[1.0, 2.0])
     with pytest.raises(ValueError, match="Average the kernel inside the block"):
-        GroupAverageKernel(mixed_kernel(inputs), GROUP)
+        GroupAverageKernel(gd.mixed_kernel(inputs), GROUP)
     with pytest.raises(ValueError, match="got indices"):
-        GroupAverageKernel(DistributionKernel(PrecomputedDistance(torch.zeros(2, 2))), GROUP)
+        GroupAverageKernel(gd.DistributionKernel(gd.PrecomputedDistance(torch.zeros(2, 2))), GROUP)
