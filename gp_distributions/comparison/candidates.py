@@ -20,8 +20,10 @@ from gp_distributions.measures.mixed_inputs import MixedInputs
 from gp_distributions.measures.training_data import TrainingData
 from gp_distributions.models import (
     ClassificationGP,
+    CurveGP,
     DistributionGP,
     SharedKernelGP,
+    SparseAggregateGP,
     SparseDistributionGP,
 )
 from gp_distributions.models.mixture_classifier import Classifier
@@ -85,6 +87,11 @@ def _with_kernel(kernel: Kernel, data: TrainingData) -> Model:
 
 def _on_data(model: Model, data: TrainingData, part: TrainingData, index: Tensor | None) -> Model:
     """Make a model like the given one, of its modules, on other data."""
+    if isinstance(model, CurveGP | SparseAggregateGP):
+        raise ValueError(
+            f"Expected a function of X and y that makes a {type(model).__name__}, as its options depend "
+            "on data, got one that is made."
+        )
     kind: Any = type(model)
     taken = inspect.signature(kind.__init__).parameters
     options = {n: getattr(model, n) for n in _KEPT if n in taken and hasattr(model, n)}

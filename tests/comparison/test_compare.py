@@ -204,9 +204,10 @@ class TestFailures:
             "wide": gd.SlicedWassersteinKernel(3),
             "number": 3.0,
             "labels": lambda X, y: gd.ClassificationGP(X, LABELS),
+            "sums": gd.SparseAggregateGP(X, Y),
         }
         found = gd.compare(given, X, Y, **FAST)
-        assert [e.name for e in found.table if e.failed] == ["wide", "number", "labels"]
+        assert [e.name for e in found.table if e.failed] == ["wide", "number", "labels", "sums"]
         messages = {entry.name: entry.message for entry in found.table}
         assert messages["wide"].startswith("ValueError: Expected clouds of dimension 3")
         assert messages["number"].startswith("TypeError: Expected a kernel, a distance, a model")
@@ -214,7 +215,7 @@ class TestFailures:
         assert messages["sw2"] == ""
         assert found.weights["wide"] == 0
         assert set(found.models) == {"sw2", "mmd"}
-        assert str(found).splitlines()[-1].startswith("labels: ValueError")
+        assert str(found).splitlines()[-1].startswith("sums: ValueError: Expected a function of X")
         found.plot()
 
     def test_in_a_fold_names_the_fold(self) -> None:
