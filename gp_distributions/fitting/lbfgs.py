@@ -74,7 +74,8 @@ def minimise(
     Let :math:`f` be the loss, :math:`g` its gradient and :math:`\Pi` the projection on the bounds. The
     result is a minimum if :math:`\|x - \Pi(x - g)\|_\infty` is at most ``gtol``; or at most
     :math:`10^{-3} \max(|f|, 1)` if the last step improved the loss by at most ``ftol``
-    :math:`\max(|f|, 1)`, or if rounding errors let no step improve it.
+    :math:`\max(|f|, 1)`, or if rounding errors let no step improve it. Ten steps in a row that improve
+    it by no more are the last.
 
     Args:
         loss: Function without arguments that returns the loss. Points where it is not finite, or where
@@ -85,7 +86,7 @@ def minimise(
             values of that step.
         pairs: Estimate of the curvature at the start, such as that at the minimum of a similar loss.
         maxiter: Largest number of steps.
-        ftol: Smallest relative improvement.
+        ftol: Smallest relative improvement, at least ten units of rounding.
         gtol: Largest projected gradient at a minimum.
 
     Raises:

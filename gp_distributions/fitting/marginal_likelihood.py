@@ -72,6 +72,10 @@ def fit(
     a gradient are fixed at first. ``fit`` then learns them by :func:`learn_scales`, and fits the other
     hyperparameters again if they have changed.
 
+    A model without a kernel then chooses, by five folds of its clouds, scales of coordinates and between
+    its isotropic kernel and an equal mixture of kernels; and the factor of normals by marginal
+    likelihood. ``model.choice`` says what was chosen.
+
     A :class:`DistributionGP` of more than 1,000 clouds whose distances are fixed is first fitted to a
     random subset of 500 clouds from all starts, and then to all clouds from the maxima found. This
     applies if the likelihood has one noise variance for each output, or is a
@@ -103,8 +107,8 @@ def fit(
             by 10. The others multiply lengthscales and noise by random factors between 1/5 and 5.
         seed: Random seed for the starts, for the subset of a large model, and for the subsets from which
             sampling noise is learned.
-        options: Options of ``scipy.optimize.minimize`` with L-BFGS-B, for example
-            ``{"maxiter": 50}``.
+        options: Options of L-BFGS: ``maxiter``; ``ftol``, the smallest relative improvement; and
+            ``gtol``, the largest gradient at a maximum.
         progress: Whether to show a progress bar if the fit takes more than a few seconds.
         **more: Of sparse models, ``client``, a client of ``dask.distributed`` whose workers form the
             sums, added in a fixed order; and ``checkpoint``, the path to a folder from which an
