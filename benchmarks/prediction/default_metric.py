@@ -56,11 +56,10 @@ _RARE = (
     "below the mean logarithm, and without them R² rises by .07."
 )
 _COARSE = (
-    "Outlines of 30 vertices at random places cut the nose and the trailing edge. On seeds 800 and 801, "
-    "outlines of fewer than 60 vertices lose 0.1 to 0.28, and those of 100 or more 0.02 or less; "
-    "positions alone lose as much. Smooth curves through the vertices, of training outlines too, win "
-    "back .01 to .02 of the mean, and training on a random meshing of each outline beside it half; but "
-    "its intervals hold .89 of the targets, where those of the default hold .95 of re-meshed outlines."
+    "Outlines of 30 random vertices cut nose and trailing edge: those of fewer than 60 lose 0.1 to 0.28, "
+    "those of 100 or more 0.02 or less. Smooth curves through the vertices win back .01 to .02 of the "
+    "mean, and training on a random meshing of each outline, too, half of it; but intervals then hold "
+    ".89 of re-meshed targets, where those of the default hold .95."
 )
 TARGETS = (
     *(

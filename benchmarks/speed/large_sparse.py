@@ -220,12 +220,9 @@ def sharded(paths: Sequence[str], sizes: Sizes, compressed: bool, single: bool) 
         distance: Distance = gd.SlicedWasserstein(2)
         if compressed:
             distance = PrincipalDistance(distance, num_components=100, exponent=0.0)
-        kernel = gd.DistributionKernel(distance, ard_num_dims=1)
+        kernel = gd.DistributionKernel(distance, ard_num_dims=1)  # the model adds an outputscale
         model = gd.SparseDistributionGP(
-            shards := read(),
-            covar_module=gpytorch.kernels.ScaleKernel(kernel),
-            num_inducing=sizes.inducing,
-            feature_dtype=dtype,
+            shards := read(), None, kernel, num_inducing=sizes.inducing, feature_dtype=dtype
         )
         return gd.fit(model, progress=False), shards
 
