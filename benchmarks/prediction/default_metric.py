@@ -56,8 +56,8 @@ _RARE = (
     "below the mean logarithm, and without them R² rises by .07."
 )
 _COARSE = (
-    "Outlines of 30 random vertices cut nose and trailing edge: those of fewer than 60 lose 0.1 to 0.28, "
-    "those of 100 or more 0.02 or less. Smooth curves through the vertices win back .01 to .02 of the "
+    "Outlines of 30 random vertices cut nose and trailing edge: those of fewer than 60 lose .1 to .28, "
+    "those of 100 or more .02 or less. Smooth curves through the vertices win back .01 to .02 of the "
     "mean, and training on a random meshing of each outline, too, half of it; but intervals then hold "
     ".89 of re-meshed targets, where those of the default hold .95."
 )
