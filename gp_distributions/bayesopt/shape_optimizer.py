@@ -279,8 +279,7 @@ class ShapeOptimizer:
                         else:
                             self.tell(candidate, outcomes)
                         bar.update()
-                        failed = len(self._evaluations) - len(self._succeeded())
-                        shown = {"failed": str(failed)} if failed else {}
+                        shown = {"failed": str(self._failed)} if self._failed else {}
                         if self.objectives == 1 and np.isfinite(self.trace[-1]):
                             shown["best"] = f"{self.trace[-1]:.6g}"
                         bar.set_postfix(shown)
@@ -356,10 +355,13 @@ class ShapeOptimizer:
     def _outcomes(self) -> int:
         return self.objectives + self.constraints
 
+    @property
+    def _failed(self) -> int:
+        return sum(e.outcomes is None for e in self._evaluations)
+
     def __repr__(self) -> str:
-        failed = len(self._evaluations) - len(self._succeeded())
         parts = [type(self.search).__name__, f"{len(self._evaluations)} evaluations"]
-        parts += [f"{failed} failed"] * bool(failed)
+        parts += [f"{self._failed} failed"] * bool(self._failed)
         return f"{type(self).__name__}({', '.join(parts)})"
 
     def _succeeded(self) -> list[Evaluation]:

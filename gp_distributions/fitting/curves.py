@@ -107,9 +107,8 @@ def _start_matrix(model: CurveGP, parts: Parts) -> None:
     errors, values, vectors = parts
     rotated = vectors.mT @ errors / values.clamp_min(_FLOOR).sqrt().unsqueeze(-1)
     factor = _root(rotated.mT @ rotated / len(errors))
-    total = (
-        factor.square().sum(-1).clamp_min(torch.finfo(factor.dtype).tiny)
-    )  # or a constant output
+    # The variance of an output that is constant is zero.
+    total = factor.square().sum(-1).clamp_min(torch.finfo(factor.dtype).tiny)
     rest = factor[:, : -model.rank].square().sum(-1) / total
     model.output_factor, model.output_noise = factor[:, -model.rank :], model.output_noise + rest
 

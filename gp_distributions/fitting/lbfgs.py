@@ -30,10 +30,8 @@ _FEWEST, _MOST = 10, 30
 _DECREASE, _SLOPE, _TRIALS = 1e-4, 0.9, 12
 # Where losses decrease no further, a smaller gradient may be rounding errors.
 _FLAT = 1e-3
-# Steps in a row that improve the loss by no more than the tolerance, after which no others follow.
-_STALLED = 10
-# Improvements of a loss by less than so many units of rounding tell nothing.
-_ROUNDING = 10
+# Steps that gain less than so many units of rounding tell nothing, and so many in a row are the last.
+_ROUNDING, _STALLED = 10, 10
 
 
 @dataclass(frozen=True)
@@ -74,8 +72,8 @@ def minimise(
     Let :math:`f` be the loss, :math:`g` its gradient and :math:`\Pi` the projection on the bounds. The
     result is a minimum if :math:`\|x - \Pi(x - g)\|_\infty` is at most ``gtol``; or at most
     :math:`10^{-3} \max(|f|, 1)` if the last step improved the loss by at most ``ftol``
-    :math:`\max(|f|, 1)`, or if rounding errors let no step improve it. Ten steps in a row that improve
-    it by no more are the last.
+    :math:`\max(|f|, 1)`, or if rounding errors let no step improve it. Ten steps in a row that gain no
+    more than rounding are the last.
 
     Args:
         loss: Function without arguments that returns the loss. Points where it is not finite, or where
@@ -116,7 +114,7 @@ def minimise(
         )
         return _Point(x, value.item(), _flat(gradients))
 
-    ftol = max(ftol, *(_ROUNDING * torch.finfo(tensor.dtype).eps for tensor in tensors))
+    rounding = _ROUNDING * max(torch.finfo(tensor.dtype).eps for tensor in tensors)
     here, known, converged = evaluate(project(_flat(tensors))), list(pairs), False
     stalled = 0
     memory = min(max(_FEWEST, len(here.x)), _MOST)
@@ -142,8 +140,9 @@ def minimise(
             step, change = found.x - here.x, found.gradient - here.gradient
             if step @ change > 1e-10 * change @ change:
                 known = [*known[1 - memory :], (step, change)]
-            converged = here.loss - found.loss <= ftol * scale
-            stalled = stalled + 1 if converged else 0
+            gain = (here.loss - found.loss) / scale
+            converged = gain <= max(ftol, rounding)
+            stalled = stalled + 1 if gain <= rounding else 0
             here = found
             move(here.x)
             callback(here.loss)
