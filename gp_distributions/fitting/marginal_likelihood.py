@@ -18,6 +18,7 @@ from gp_distributions.fitting.ascent import (
     climb,
     objective,
     set_values,
+    stays_at_start,
     values_of,
     warn_unless_converged,
 )
@@ -131,7 +132,8 @@ def fit(
         JitterWarning: If the covariance matrix at the fitted hyperparameters is not positive definite.
         UndeterminedWarning: If there are 10 to 100 clouds, and the root mean square of the standardised
             leave-one-out errors is at least 2: intervals are too short. Use
-            :func:`integrate_hyperparameters`. Or if all training clouds coincide for a kernel.
+            :func:`integrate_hyperparameters`. Or if all training clouds coincide for a kernel, or all
+            targets are equal: hyperparameters then stay at their start.
         UnitsWarning: If a kernel that was passed reads a coordinate that has more than 99% of the
             variance of all coordinates, once for each model.
 
@@ -155,7 +157,7 @@ def fit(
     )
     if isinstance(model, DistributionGP) and model.chooses_metric:
         choose_metric(model, seed=seed, options=options, progress=progress, pairs=pairs)
-    _warn_of_short_intervals(model)
+    _warn_of_what_is_undetermined(model)
     return model
 
 
@@ -249,8 +251,15 @@ def _starts(model: ExactGP, restarts: int, generator: torch.Generator) -> Iterat
             yield values_of(model)
 
 
-def _warn_of_short_intervals(model: ExactGP) -> None:
+def _warn_of_what_is_undetermined(model: ExactGP) -> None:
     size = model.train_targets.shape[-1]
+    if size > 1 and stays_at_start(model):
+        warn(
+            f"All {size} targets are equal, so they do not determine the hyperparameters, which stay "
+            "at their start. Check the targets.",
+            UndeterminedWarning,
+        )
+        return
     if not (isinstance(model, DistributionGP) and _FEWEST <= size <= _FEW):
         return
     with torch.no_grad():

@@ -24,6 +24,7 @@ Y = torch.linspace(-1, 1, 12).double()
 CASES: dict[str, Callable[[], object]] = {
     "one atom": lambda: fit(DistributionGP(ONE, Y)).predict(ONE[:2]),
     "one atom, classes": lambda: fit(ClassificationGP(ONE, Y > 0)).predict_proba(ONE[:2]),
+    "one target": lambda: fit(DistributionGP(X[:1], Y[:1])).predict(X[:2]),
     "sums of zero": lambda: fit(AggregateGP(X, 0 * Y, aggregate="sum")).predict(X[:2]),
     "constant aggregates": lambda: fit(SparseAggregateGP(X, 0 * Y + 5)).predict(X[:2]),
 }
