@@ -523,6 +523,15 @@ class DistributionGP(Regression, SingleTaskGP):
         rows = super().transform_inputs(X.narrow(-3, 0, 1) if shared else X, input_transform)
         return rows.expand(*X.shape[:-2], *rows.shape[-2:]) if shared else rows
 
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        if self.mixture is None and any(key.startswith(f"{prefix}mixture.") for key in state_dict):
+            raise ValueError(
+                "Expected the state of a model with one kernel, got that of a mixture of kernels, which "
+                "fit made from the training data. Keep the model itself, by gp_distributions.save or "
+                "copy.deepcopy, or pass a kernel to the model."
+            )
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
     def _apply(self, fn: Callable[[Tensor], Tensor]) -> Self:
         if self._has_transformed_inputs:
             self._original_train_inputs = fn(self._original_train_inputs)

@@ -140,6 +140,8 @@ def test_it_comes_back(chosen: DistributionGP, tmp_path: Path) -> None:
         assert copied.choice == chosen.choice
         assert all(map(torch.equal, copied.predict(new), chosen.predict(new)))
     assert copies[0].chooses_metric
+    with pytest.raises(ValueError, match=r"mixture of kernels.*gp_distributions\.save"):
+        DistributionGP(*blobs(60)).load_state_dict(chosen.state_dict())
 
 
 def test_choices_repeat(chosen: DistributionGP) -> None:
