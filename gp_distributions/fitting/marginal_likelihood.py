@@ -155,7 +155,7 @@ def fit(
         progress=progress,
         **more,
     )
-    if isinstance(model, DistributionGP) and model.chooses_metric:
+    if _chooses(model):
         choose_metric(model, seed=seed, options=options, progress=progress, pairs=pairs)
     _warn_of_what_is_undetermined(model)
     return model
@@ -193,7 +193,7 @@ def maximise_likelihood(
     scaled = learned_scales(model)
     with ascending(model, description, options, progress=progress) as ascent:
         with fixed_scales(scaled), collected(JitterWarning) as jitter:
-            chooses = isinstance(model, DistributionGP) and model.chooses_metric
+            chooses = _chooses(model)
             if chooses:
                 if init == "median":
                     model.covar_module.base_kernel.distance.scales.fill_(1.0)
@@ -249,6 +249,12 @@ def _starts(model: ExactGP, restarts: int, generator: torch.Generator) -> Iterat
             make_smooth(model)
         if not all(map(torch.equal, values_of(model), first)):
             yield values_of(model)
+
+
+def _chooses(model: ExactGP) -> bool:
+    """Whether data choose the metric: the model came without a kernel, and its targets differ."""
+    chooses = isinstance(model, DistributionGP) and model.chooses_metric
+    return chooses and not stays_at_start(model)
 
 
 def _warn_of_what_is_undetermined(model: ExactGP) -> None:
