@@ -155,7 +155,7 @@ def fit(
         progress=progress,
         **more,
     )
-    if _chooses(model):
+    if isinstance(model, DistributionGP) and model.chooses_metric:
         choose_metric(model, seed=seed, options=options, progress=progress, pairs=pairs)
     _warn_of_what_is_undetermined(model)
     return model
@@ -193,7 +193,7 @@ def maximise_likelihood(
     scaled = learned_scales(model)
     with ascending(model, description, options, progress=progress) as ascent:
         with fixed_scales(scaled), collected(JitterWarning) as jitter:
-            chooses = _chooses(model)
+            chooses = isinstance(model, DistributionGP) and model.chooses_metric
             if chooses:
                 if init == "median":
                     model.covar_module.base_kernel.distance.scales.fill_(1.0)
@@ -249,12 +249,6 @@ def _starts(model: ExactGP, restarts: int, generator: torch.Generator) -> Iterat
             make_smooth(model)
         if not all(map(torch.equal, values_of(model), first)):
             yield values_of(model)
-
-
-def _chooses(model: ExactGP) -> bool:
-    """Whether data choose the metric: the model came without a kernel, and its targets differ."""
-    chooses = isinstance(model, DistributionGP) and model.chooses_metric
-    return chooses and not stays_at_start(model)
 
 
 def _warn_of_what_is_undetermined(model: ExactGP) -> None:

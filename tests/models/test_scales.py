@@ -120,4 +120,3 @@ def test_equal_targets_of_any_scale(value: float) -> None:
         mean, std = fit(model, restarts=0).predict(clouds)
     torch.testing.assert_close(mean, torch.full_like(mean, value), rtol=1e-12, atol=0)
     assert bool(std.isfinite().all())
-    assert model.choice is None
