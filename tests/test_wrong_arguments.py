@@ -54,6 +54,11 @@ def test_errors_of_the_package(call: Callable[[], Any], message: str) -> None:
             r"got the class NormalizeClouds\. .* NormalizeClouds\.from_data",
         ),
         (lambda: gd.fit(gd.DistributionGP), "got the class DistributionGP"),
+        (lambda: gd.Gaussians.from_clouds([CLOUDS.points[0]]), "PointClouds, got list. Convert"),
+        (lambda: gd.ReferenceMeasure.from_data(CLOUDS.points), "PointClouds, got Tensor. Convert"),
+        (lambda: gd.measures.surroundings([CLOUDS.points[0]]), "PointClouds, got list. Convert"),
+        (lambda: gd.mixed_kernel(CLOUDS), "MixedInputs or MixedEncoding, got PointClouds"),
+        (lambda: gd.save([model()], "model.gp"), "got list"),
         (
             lambda: gd.diagnose(CLOUDS, gd.MMDKernel(2)),
             "Expected a GPyTorch kernel, got PointClouds",
@@ -94,7 +99,7 @@ def test_errors_of_the_package(call: Callable[[], Any], message: str) -> None:
             "got 'first'",
         ),
     ],
-    ids=range(17),
+    ids=range(22),
 )
 def test_first_mistakes(call: Callable[[], Any], message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):

@@ -29,6 +29,7 @@ from gp_distributions.bayesopt.parts import (
 from gp_distributions.bayesopt.pool import Pool, PoolLookUp, optimize_over_pool
 from gp_distributions.measures import PointClouds
 from gp_distributions.measures.arrays import Data, integer
+from gp_distributions.measures.described import check_type
 from gp_distributions.measures.encoding import CovariateEncoding, Scaling
 from gp_distributions.measures.kinds import Distributions
 from gp_distributions.rows.columns import Columns
@@ -219,11 +220,7 @@ class FreeSearch(ContinuousPart, Search):
         num_restarts: int = 8,
         maxiter: int = 100,
     ) -> None:
-        if not isinstance(starts, PointClouds):
-            raise TypeError(
-                f"Expected starts as PointClouds, got {type(starts).__name__}. Convert a list of arrays "
-                "with PointClouds.from_list."
-            )
+        check_type(starts, PointClouds)
         self.dim = starts.dim
         self.bounds = check_bounds(bounds, starts.dim)
         rows = starts.pack().detach()

@@ -11,7 +11,7 @@ from torch import Tensor
 from gp_distributions.kernels.reading import check_kind
 from gp_distributions.measures import MixedEncoding, MixedInputs, PointClouds
 from gp_distributions.measures.arrays import integer
-from gp_distributions.measures.described import described
+from gp_distributions.measures.described import check_type, described
 from gp_distributions.models import DistributionGP, IntegratedGP, MixtureModel, SparseDistributionGP
 from gp_distributions.models.exact_inference import marginal_moments
 from gp_distributions.rows.clouds import split_rows
@@ -108,8 +108,7 @@ def sensitivity(
         >>> bool(along > 10 * across)  # the target is the mean of the first coordinate
         True
     """
-    if not isinstance(X, PointClouds | MixedInputs):
-        raise TypeError(f"Expected PointClouds or MixedInputs, got {type(X).__name__}.")
+    check_type(X, PointClouds, MixedInputs)
     if isinstance(model, IntegratedGP | MixtureModel):
         raise TypeError(
             f"Expected a model with one kernel, got {described(model)}. Ask its members one by one."

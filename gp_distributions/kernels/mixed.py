@@ -14,6 +14,7 @@ from gpytorch.kernels import AdditiveKernel, Kernel, MaternKernel, ProductKernel
 from gp_distributions.kernels.block_kernel import BlockKernel
 from gp_distributions.kernels.default import default_distance
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
+from gp_distributions.measures.described import check_type
 from gp_distributions.measures.encoding import CovariateEncoding, MixedEncoding, Part
 from gp_distributions.measures.kinds import Distributions
 from gp_distributions.measures.mixed_inputs import MixedInputs
@@ -61,6 +62,7 @@ def mixed_kernel(
         A kernel on rows that ``inputs.pack()`` returns, for models of these inputs.
 
     Raises:
+        TypeError: If ``inputs`` are neither.
         ValueError: If there is no block of the name of a kernel, or no such structure.
 
     Example:
@@ -73,6 +75,7 @@ def mixed_kernel(
     """
     if structure not in STRUCTURES:
         raise ValueError(f"Expected a structure from {STRUCTURES}, got {structure!r}.")
+    check_type(inputs, MixedInputs, MixedEncoding)
     encoding = inputs.encoding if isinstance(inputs, MixedInputs) else inputs
     given = dict(kernels or {})
     unknown = sorted(given.keys() - encoding.blocks.keys())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from gp_distributions.measures.arrays import integer, positive
+from gp_distributions.measures.described import check_type
 from gp_distributions.measures.point_clouds import PointClouds
 from gp_distributions.numerics.neighbourhoods import Neighbourhoods
 
@@ -52,6 +53,7 @@ def surroundings(
         Gradients flow through points and masses.
 
     Raises:
+        TypeError: If ``clouds`` are not :class:`PointClouds`.
         ValueError: If clouds have normals, or a radius or number is not positive.
 
     Example:
@@ -63,6 +65,7 @@ def surroundings(
 
     Source: Behler 2011, whose sums over neighbours and pairs of neighbours these resemble.
     """
+    check_type(clouds, PointClouds)
     if clouds.num_normals:
         raise ValueError(f"Expected clouds without normals to describe surroundings, got {clouds}.")
     describe = Neighbourhoods(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from gp_distributions.measures.described import check_type
 from gp_distributions.measures.point_clouds import PointClouds
 from gp_distributions.numerics.rotations import nearest_rotation
 
@@ -55,8 +56,7 @@ def align(
 
     Source: Bonneel et al. 2015 (sliced Wasserstein distances of point sets).
     """
-    if not isinstance(clouds, PointClouds):
-        raise TypeError(f"Expected PointClouds, got {type(clouds).__name__}.")
+    check_type(clouds, PointClouds)
     template = clouds if template is None else template
     here, there = clouds.positions, template.positions
     dim = here.shape[-1]

@@ -11,6 +11,7 @@ from torch import Tensor
 from gp_distributions.measures._container import Container
 from gp_distributions.measures._validation import Wording, check_entries
 from gp_distributions.measures.arrays import Data, real_array, row_tensor, to_tensors
+from gp_distributions.measures.described import check_type
 from gp_distributions.measures.gaussian_mixtures import (
     GaussianMixtures,
     moments,
@@ -120,6 +121,7 @@ class Gaussians(Container):
             >>> gaussians.mean.item(), gaussians.covariance.item()
             (2.0, 4.0)
         """
+        check_type(clouds, PointClouds)
         weights = clouds.weights
         mean = (weights.unsqueeze(-2) @ clouds.points).squeeze(-2)
         centred = clouds.points - mean.unsqueeze(-2)

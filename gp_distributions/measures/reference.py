@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from gp_distributions.measures.arrays import Data, integer
+from gp_distributions.measures.described import check_type
 from gp_distributions.measures.point_clouds import PointClouds
 from gp_distributions.numerics.directions import sphere_directions
 from gp_distributions.numerics.entropic_transport import conditional_plan, transport_potentials
@@ -94,6 +95,7 @@ class ReferenceMeasure(torch.nn.Module):
             The reference.
 
         Raises:
+            TypeError: If ``X`` are not :class:`PointClouds`.
             ValueError: If ``size`` is not an integer >= 1 or the method is unknown.
 
         Warns:
@@ -109,6 +111,7 @@ class ReferenceMeasure(torch.nn.Module):
             >>> ReferenceMeasure.from_data(clouds, size=10, method="grid")
             ReferenceMeasure(9 atoms, d=2)
         """
+        check_type(X, PointClouds)
         count = integer(size, "size")
         if method not in get_args(Method):
             raise ValueError(

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from gp_distributions.measures import Covariates, MixedInputs, PointClouds
 from gp_distributions.measures.arrays import object_array
+from gp_distributions.measures.described import check_type
 from gp_distributions.models import DistributionGP, SparseDistributionGP
 from gp_distributions.models.mixture_classifier import Classifier
 from gp_distributions.plotting.drawing import Axes, as_array, given_or_new, line_style
@@ -85,8 +86,7 @@ def plot_effect(
         >>> ax.get_xlabel(), ax.get_ylabel(), ax.get_title()
         ('age', 'response', 'at cells = number 0, arm = placebo')
     """
-    if not isinstance(X, MixedInputs):
-        raise TypeError(f"Expected MixedInputs, got {type(X).__name__}.")
+    check_type(X, MixedInputs)
     if not 0 < level < 1:
         raise ValueError(f"Expected a level between 0 and 1, such as 0.95, got {level}.")
     chosen, column = place = _place(X, block)

@@ -13,6 +13,7 @@ from torch.nn import Module
 
 from gp_distributions.distances.base import Distance
 from gp_distributions.files import read_tensors, write_tensors
+from gp_distributions.measures.described import check_type
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.saving.description import ADVICE, Description, restore
 from gp_distributions.warnings import silenced
@@ -54,7 +55,7 @@ def save(model: Module | BaseEstimator, path: str | os.PathLike[str]) -> None:
         path: Path to the file, with any suffix.
 
     Raises:
-        TypeError: If part of the model belongs to a class that cannot be restored, such as one that
+        TypeError: If ``model`` is neither; or if part of it belongs to a class that cannot be restored, such as one that
             you defined, or a pipeline has other steps. The message says how to save it instead. Nothing
             is written.
         sklearn.exceptions.NotFittedError: If an estimator is not fitted.
@@ -73,6 +74,7 @@ def save(model: Module | BaseEstimator, path: str | os.PathLike[str]) -> None:
         >>> torch.equal(load(path).predict(clouds)[0], model.predict(clouds)[0])
         True
     """
+    check_type(model, Module, BaseEstimator)
     description = Description()
     description.of(model)
     if isinstance(model, BaseEstimator):
