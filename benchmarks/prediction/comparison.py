@@ -98,7 +98,8 @@ def turned_airfoils(seed: int) -> Task:
     """Outlines in unknown pose and their lift to drag."""
     task = airfoils(seed)
     assert isinstance(task.X, gd.PointClouds)
-    return Task(gd.PointClouds(turned(task.X.points, seed), task.X.weights), task.y, task.train)
+    X = gd.PointClouds(turned(task.X.points, seed), task.X.weights, geometric=True)
+    return Task(X, task.y, task.train)
 
 
 def cells(seed: int) -> Task:
@@ -152,7 +153,7 @@ def digits(seed: int) -> Task:
     clouds = gd.PointClouds.from_images(torch.from_numpy(load_digits().images))
     angles = 120 * Draws(seed).uniform(len(clouds)) - 60
     points = clouds.points @ rotations(angles.deg2rad()).mT
-    return _drawn(gd.PointClouds(points, clouds.weights), angles, 150, 200, seed)
+    return _drawn(gd.PointClouds(points, clouds.weights, geometric=True), angles, 150, 200, seed)
 
 
 TASKS: dict[str, Callable[[int], Task]] = {

@@ -22,6 +22,7 @@ from gp_distributions.fitting.ascent import (
     climb,
     on_subset,
     set_values,
+    stays_at_start,
     values_of,
 )
 from gp_distributions.fitting.lbfgs import Pair
@@ -78,7 +79,7 @@ def choose_metric(
     decide by the mean log density of held-out targets, or log probability of held-out labels, of which
     the mixture must gain 0.02. In each, components and hyperparameters are found anew without the fold,
     starting from the hyperparameters that were fitted to all clouds. Of more than 1,000 clouds, a
-    random 500 decide. Fewer than 10 clouds are not compared.
+    random 500 decide. Fewer than 10 clouds, or equal targets, compare nothing.
 
     Args:
         model: A fitted model whose kernel is the default one.
@@ -106,7 +107,7 @@ def choose_metric(
         found: dict[str, float] = {}
         fitted: list[_Member] = []
         if name is None:
-            if num_clouds >= _FEWEST:
+            if num_clouds >= _FEWEST and not stays_at_start(some):
                 fitted = _fitted(others(some), seed, ascent)
                 members = [_Member(some, pairs), *fitted]
                 found = _compared(members, others, seed, ascent.tick, alternative)
@@ -138,7 +139,7 @@ def choose_normals_factor(
         tick: Function that is called at each evaluation of the marginal likelihood.
     """
     distance = model.covar_module.base_kernel.distance
-    if not distance.num_normals:
+    if not distance.num_normals or stays_at_start(model):
         return
     model = on_subset(model, seed=seed)
     start, losses = values_of(model), {}

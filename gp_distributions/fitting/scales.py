@@ -18,6 +18,7 @@ from torch import Tensor
 
 from gp_distributions.distances.embedded_rows import EmbeddedRows, Rows
 from gp_distributions.distances.scaled import ScaledDistance
+from gp_distributions.fitting.ascent import stays_at_start
 from gp_distributions.fitting.lbfgs import LOOSE, Pair, minimise
 from gp_distributions.fitting.starts import noise_of, training_rows
 from gp_distributions.fitting.thinning import thinned, thinned_along
@@ -190,6 +191,7 @@ def has_choice_of_scales(model: DistributionGP) -> bool:
         1 < distance.dim <= _COORDINATES
         and not distance.geometric
         and not isinstance(model, ClassificationGP)
+        and not stays_at_start(model)
         and model.train_targets.shape[-1] >= _FEWEST
     )
 

@@ -18,7 +18,7 @@ class Choice:
             or ``"principal"``, a Gaussian kernel with a lengthscale for each principal component.
         log_densities: Mean log density of a held-out target by the name of the alternative, in units in
             which the targets have a standard deviation of one; of classes, mean log probability of a
-            held-out label. Empty if there were too few clouds to compare, or nothing to choose.
+            held-out label. Empty if there were too few clouds, equal targets or nothing to choose.
         num_folds: Number of folds in which the alternatives were compared.
         num_clouds: Number of clouds in the folds.
         normals_factor: Factor of the normals relative to positions, which have a spread of one; None
@@ -61,7 +61,8 @@ class Choice:
             return f"{title[self.name]}, not compared with the isotropic one"
         if not self.log_densities:
             return (
-                f"{title[self.name]}: {self.num_clouds} clouds are too few to compare alternatives"
+                f"{title[self.name]}: not compared with alternatives, as {self.num_clouds} clouds are "
+                "too few or their targets are equal"
             )
         (other,) = (name for name in self.log_densities if name != self.name)
         return (

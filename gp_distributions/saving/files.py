@@ -55,9 +55,9 @@ def save(model: Module | BaseEstimator, path: str | os.PathLike[str]) -> None:
         path: Path to the file, with any suffix.
 
     Raises:
-        TypeError: If ``model`` is neither; or if part of it belongs to a class that cannot be restored, such as one that
-            you defined, or a pipeline has other steps. The message says how to save it instead. Nothing
-            is written.
+        TypeError: If ``model`` is neither; or part of it belongs to a class that cannot be restored,
+            such as one that you defined; or a pipeline has other steps. The message says how to save it
+            instead. Nothing is written.
         sklearn.exceptions.NotFittedError: If an estimator is not fitted.
         OSError: If the path exists and is not a regular file, or if writing fails. An existing file is
             then unchanged.
