@@ -16,8 +16,7 @@ folds for all methods. ``majority`` is the share of the largest class.
 - ``SW2, turning`` and ``principal axes, turning``: ``SW2`` and ``principal axes`` with the same 256
   points and marks.
 - ``group average``: ``GroupAverageKernel`` of ``SlicedWasserstein`` over 8 rotations and 8 reflections.
-  Its hyperparameters are learned from half of the training cells; its concentration is 0.1 and its
-  temperature 1.
+  All that ``fit`` learns and chooses comes from half of the training cells.
 - ``chosen``: in each fold the ``rigid`` or ``group average`` method whose leave-one-out log probability
   of the labels of the training cells is largest.
 
@@ -58,8 +57,6 @@ from gp_distributions.distances import Distance
 from gp_distributions.kernels import GroupAverageKernel, planar_rotations
 
 REPEATS, FOLDS, ATOMS = 3, 5, 128
-# Concentration of the classes that are not the label; see ClassificationGP.
-ALPHA_EPSILON = 0.1
 AVERAGE = "group average"
 LABELS = ("line", "treatment")
 
@@ -106,15 +103,13 @@ class Method:
             few, model = model, self._model(labels, train)
             for part in ("covar_module", "mean_module"):
                 getattr(model, part).load_state_dict(getattr(few, part).state_dict())
+            model.alpha_epsilon, model.temperature = few.alpha_epsilon, few.temperature
         accuracy = float(np.mean(model.predict(self.rows[test]) == labels[test]))
         loo = float(model.leave_one_out().mean())
         return {"accuracy": accuracy, "loo": loo, "seconds": time.perf_counter() - begin}
 
     def _model(self, labels: NDArray[np.str_], train: Indices) -> gd.ClassificationGP:
-        kernel = ScaleKernel(self.make())
-        return gd.ClassificationGP(
-            self.rows[train], labels[train], kernel, alpha_epsilon=ALPHA_EPSILON
-        )
+        return gd.ClassificationGP(self.rows[train], labels[train], ScaleKernel(self.make()))
 
 
 def of_distance(distance: Distance, points: Tensor) -> Method:
