@@ -17,7 +17,6 @@ from gpytorch.kernels import Kernel
 from linear_operator.utils.errors import NanError, NotPSDError
 from torch import Tensor
 
-from gp_distributions.bayesopt.decoder import decodable
 from gp_distributions.bayesopt.parts import Search
 from gp_distributions.bayesopt.priors import median_lengthscale_prior
 from gp_distributions.bayesopt.searches import DesignSearch
@@ -27,7 +26,6 @@ from gp_distributions.fitting.starts import start_at_medians
 from gp_distributions.judging.leave_one_out import left_out
 from gp_distributions.kernels.candidates import as_kernel, copied, distances_of
 from gp_distributions.kernels.defaults import default_kernels
-from gp_distributions.measures import PointClouds
 from gp_distributions.models import DistributionGP, MixtureModel
 from gp_distributions.numerics.predictions import pseudo_bma_weights
 from gp_distributions.warnings import ConvergenceWarning, UndeterminedWarning, silenced, warn
@@ -40,8 +38,6 @@ Candidates: TypeAlias = Mapping[str, Candidate] | Sequence[Candidate]
 _NEGLIGIBLE = 0.01
 # Hyperparameters are older than this share of the evaluations at no time, nor than _LONGEST of them.
 _SHARE, _LONGEST = 5, 5
-# Bandwidths and the reference of linear transport come from the shapes of so many random designs.
-_DESIGNS = 50
 
 
 def fitted(
@@ -217,7 +213,7 @@ def default_candidates(search: Search, seed: int) -> dict[str, Kernel]:
 
     Args:
         search: The search.
-        seed: Random seed for the kernels and the designs.
+        seed: Random seed for the kernels.
 
     Returns:
         The kernels by name.
@@ -232,18 +228,10 @@ def default_candidates(search: Search, seed: int) -> dict[str, Kernel]:
             kernels[f"designs {name}"] = get_covar_module_with_dim_scaled_prior(
                 ard_num_dims=search.bounds.shape[-1], use_rbf_kernel=name == "gaussian"
             )
-        transform = search.input_transform
-        if transform is None:
+        if search.input_transform is None:
             return kernels
-        if search.dim is not None:
-            designs = search.inputs(search.initial(_DESIGNS, seed))
-            valid = decodable(transform.transform, designs)
-            with torch.no_grad():
-                rows = transform.transform(valid if len(valid) else designs[:1])
-            clouds = PointClouds.unpack(rows, search.dim)
-            return default_kernels(clouds, seed=seed) | kernels
     if search.clouds is not None:
-        return default_kernels(search.clouds, seed=seed)
+        return default_kernels(search.clouds, seed=seed) | kernels
     raise ValueError(
         "Expected a PoolSearch of distributions, a DesignSearch with dim= or a FreeSearch for "
         f'model="compare", got {type(search).__name__}. Pass kernels by name, such as '

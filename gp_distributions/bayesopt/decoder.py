@@ -72,7 +72,7 @@ class Decoder(InputTransform, torch.nn.Module):
             A ``batch_shape x q x m*(d+1)`` tensor of rows.
         """
         designs = X.reshape(-1, X.shape[-1])
-        rows = join_rows(*self._decoded(designs))
+        rows = join_rows(*self._decoded(designs)[:2])
         if torch.is_grad_enabled() and designs.requires_grad and not rows.requires_grad:
             raise ValueError(
                 "Expected decode to be differentiable, but its points and weights do not depend on the "
@@ -98,17 +98,19 @@ class Decoder(InputTransform, torch.nn.Module):
             The clouds, of batch shape ``batch_shape``.
         """
         shape = designs.shape[:-1]
-        points, weights = self._decoded(designs.reshape(-1, designs.shape[-1]))
-        return PointClouds(*(t.reshape(*shape, *t.shape[1:]) for t in (points, weights)))
+        points, weights, known = self._decoded(designs.reshape(-1, designs.shape[-1]))
+        points, weights = (t.reshape(*shape, *t.shape[1:]) for t in (points, weights))
+        return PointClouds(points, weights, **known)
 
     def equals(self, other: InputTransform) -> bool:
         """Returns whether another transform is a decoder with the same function."""
         return isinstance(other, Decoder) and other.decode is self.decode
 
-    def _decoded(self, designs: Tensor) -> tuple[Tensor, Tensor]:
-        """Decode an ``N x k`` tensor of designs to points and weights."""
-        decoded = self.decode(designs)
+    def _decoded(self, designs: Tensor) -> tuple[Tensor, Tensor, dict[str, Any]]:
+        """Decode ``N x k`` designs to points, weights, and what else is known of clouds."""
+        decoded, known = self.decode(designs), {}
         if isinstance(decoded, PointClouds):
+            known = {"geometric": decoded.geometric, "num_normals": decoded.num_normals}
             decoded = decoded.points, decoded.weights
         elif isinstance(decoded, Tensor):
             decoded = decoded, decoded.new_ones(decoded.shape[:-1])
@@ -124,7 +126,7 @@ class Decoder(InputTransform, torch.nn.Module):
                 f"({len(designs)}, m) for {len(designs)} designs, got {tuple(points.shape)} and "
                 f"{tuple(weights.shape)}."
             )
-        return points, weights
+        return points, weights, known
 
 
 @torch.no_grad()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -12,6 +14,7 @@ from botorch.models.transforms.input import InputTransform
 from botorch.optim import optimize_acqf
 from torch import Tensor
 
+from gp_distributions.bayesopt.decoder import Decoder, decodable
 from gp_distributions.bayesopt.free_shapes import (
     Penalty,
     check_bounds,
@@ -35,6 +38,8 @@ from gp_distributions.measures.kinds import Distributions
 from gp_distributions.rows.columns import Columns
 from gp_distributions.rows.layout import Block
 
+# Random designs whose shapes are known to default models.
+_KNOWN = 200
 # Options of optimize_acqf. Perturbations with the default sigma, a thousandth of the range between the
 # bounds, are too small to leave the nearest maximum.
 _AROUND_BEST = {"sample_around_best": True, "sample_around_best_sigma": 0.1}
@@ -105,7 +110,8 @@ class DesignSearch(Box, Search):
         decoder: The input transform that decodes designs to clouds, for example a :class:`Decoder`,
             alone or in a ``ChainedInputTransform``; ``None`` for a model on the designs themselves.
         bounds: A ``2 x k`` tensor of lower and upper bounds.
-        dim: Dimension of the atoms, required by the default model.
+        dim: Dimension of the atoms, required by the default model unless ``decoder`` is a
+            :class:`Decoder`.
         num_restarts: Number of starts of each optimisation.
         raw_samples: Number of Sobol points from which the starts are chosen, together with the same
             number of perturbations of the best designs so far. At least ``num_restarts``.
@@ -119,7 +125,7 @@ class DesignSearch(Box, Search):
         >>> from gp_distributions import Decoder, DesignSearch, ShapeOptimizer
         >>> decoder = Decoder(lambda designs: designs.unsqueeze(-2))  # a cloud of one atom
         >>> bounds = torch.tensor([[0.0, 0.0], [1.0, 2.0]], dtype=torch.float64)
-        >>> (design,) = ShapeOptimizer(DesignSearch(decoder, bounds, dim=2)).ask()
+        >>> (design,) = ShapeOptimizer(DesignSearch(decoder, bounds)).ask()
         >>> bool(((bounds[0] <= design) & (design <= bounds[1])).all())
         True
     """
@@ -143,6 +149,31 @@ class DesignSearch(Box, Search):
         self.dim = dim
         self.num_restarts = integer(num_restarts, "num_restarts")
         self.raw_samples = integer(raw_samples, "raw_samples", least=self.num_restarts)
+
+    @cached_property
+    def clouds(self) -> PointClouds | None:  # type: ignore[override]
+        """The shapes of 200 random designs; ``None`` if it is not known how to read them.
+
+        Raises:
+            ValueError: If they have another dimension than ``dim``.
+        """
+        decoder, dim = self.input_transform, self.dim
+        read: Callable[[Tensor], PointClouds]
+        if isinstance(decoder, Decoder):
+            read = decoder.clouds
+        elif decoder is not None and dim is not None:
+            read = lambda designs: PointClouds.unpack(decoder.transform(designs), dim)  # noqa: E731
+        else:
+            return None
+        designs = self.inputs(self.initial(_KNOWN, 0))
+        valid = decodable(read, designs)
+        with torch.no_grad():
+            clouds = read(valid if len(valid) else designs[:1])
+        if dim not in (None, clouds.dim):
+            raise ValueError(
+                f"The search has dim={dim}, but decode returns atoms of dimension {clouds.dim}."
+            )
+        return clouds
 
     def block(self, name: str) -> Block | CovariateEncoding | None:
         """Returns the block of clouds that designs decode to, or the encoding of their numbers."""

@@ -29,7 +29,7 @@ from gp_distributions.bayesopt.compared_models import (
     fitted,
     read_candidates,
 )
-from gp_distributions.bayesopt.decoder import Decoder, decodable
+from gp_distributions.bayesopt.decoder import decodable
 from gp_distributions.bayesopt.parts import Search
 from gp_distributions.bayesopt.priors import median_lengthscale_prior
 from gp_distributions.bayesopt.proposing import (
@@ -427,12 +427,7 @@ class ShapeOptimizer:
 
     def _default_model(self, X: Tensor, Y: Tensor) -> DistributionGP:
         kernel = self.search.default_kernel(torch.Size(Y.shape[-1:] if Y.shape[-1] > 1 else []))
-        decoder, dim = self.search.input_transform, self.search.dim
-        if isinstance(decoder, Decoder) and (found := decoder.clouds(X[:1]).dim) != dim:
-            raise ValueError(
-                f"The search has dim={dim}, but decode returns atoms of dimension {found}."
-            )
-        model = DistributionGP(X, Y, kernel, input_transform=decoder)
+        model = DistributionGP(X, Y, kernel, input_transform=self.search.input_transform)
         return median_lengthscale_prior(model)
 
 

@@ -137,8 +137,9 @@ class Distance(torch.nn.Module, ABC):
         return evaluation.represent_rows(self, rows, factors)
 
     def represent_held(self, rows: EmbeddedRows) -> Tensor:
-        """Represent rows without their expanded batch axes, perhaps from what the rows hold."""
-        return self.represent_rows(drop_copies(rows.rows))
+        """Represent rows, perhaps from what they hold; without gradients also without expanded axes."""
+        every = rows.rows  # copies of a row have gradients of their own
+        return self.represent_rows(every if every.requires_grad else drop_copies(every))
 
     def forward(self, x1: Rows, x2: Rows | None = None, *, diag: bool = False) -> Tensor:
         """Return :meth:`squared` for rows, or for what holds them; the caller must not change it."""

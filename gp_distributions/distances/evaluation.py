@@ -266,7 +266,7 @@ def _represented(distance: Distance, x: EmbeddedRows) -> Tensor:
         return x.derived("fixed", lambda: _fixed(distance, x), by=distance)
     if not x.rows.requires_grad:
         return fixed.represent_rows(x.rows)
-    return x.derived("tracked", lambda: fixed.represent_rows(x.rows), by=distance)
+    return x.derived("tracked", lambda: fixed.represent_held(x), by=distance)
 
 
 @torch.no_grad()

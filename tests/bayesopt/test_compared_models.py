@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from botorch.models import ModelList
+from botorch.models.transforms.input import ChainedInputTransform
 from cases import ellipse_value, ellipses
 from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
 from linear_operator.utils.errors import NanError, NotPSDError
@@ -220,7 +221,7 @@ class TestDefaults:
         "search",
         [
             PoolSearch(CLOUDS.pack()),
-            design_search(dim=None),
+            DesignSearch(ChainedInputTransform(shape=Decoder(ellipses)), BOUNDS),
             MixedSearch(shape=PoolSearch(CLOUDS), angle=(0.0, 1.0)),
         ],
     )

@@ -78,6 +78,14 @@ def with_decoder(X: Tensor, Y: Tensor) -> DistributionGP:
     return small_model(X, Y, Decoder(ellipses))
 
 
+def outlines(points: torch.Tensor) -> PointClouds:
+    return PointClouds.from_curves(list(points), atoms=16, normals=True)
+
+
+def outlined(designs: torch.Tensor) -> PointClouds:
+    return outlines(ellipses(designs))
+
+
 def pool_optimizer(search: Search | None = None, **options: Any) -> ShapeOptimizer:
     return ShapeOptimizer(
         search or PoolSearch(CLOUDS),
@@ -116,12 +124,16 @@ class TestSearches:
 
 
 class TestDefaultModel:
-    def test_components_are_those_of_the_pool(self) -> None:
-        outlines = [points.numpy() for points in CLOUDS.points]
-        clouds = PointClouds.from_curves(outlines, atoms=16, normals=True)
-        optimizer = ShapeOptimizer(PoolSearch(clouds), restarts=0)
-        for index in range(6):
-            optimizer.tell(index, of_index(index))
+    @pytest.mark.parametrize(
+        "search", [PoolSearch(outlines(CLOUDS.points)), DesignSearch(Decoder(outlined), BOUNDS)]
+    )
+    def test_components_are_those_of_all_shapes(self, search: Search) -> None:
+        optimizer = ShapeOptimizer(search, restarts=0)
+        for number, candidate in enumerate(optimizer.ask(6)):
+            optimizer.tell(candidate, float(number % 4))
+        clouds = search.clouds
+        assert isinstance(clouds, PointClouds)
+        assert clouds.num_normals == 2
         model = optimizer.model()
         base = default_distance(clouds)
         base.adapt(clouds.pack())
@@ -217,6 +229,11 @@ class TestAskAndTell:
         (lambda: PoolSearch([CLOUDS.points[0]]), TypeError, r"PointClouds\.from_list"),  # type: ignore[arg-type]
         (lambda: DesignSearch(ellipses, BOUNDS), TypeError, r"Decoder\(function\)"),  # type: ignore[arg-type]
         (lambda: DesignSearch(None, [[1.0], [0.0]]), ValueError, "bounds as a 2 x 1 tensor"),
+        (
+            lambda: ShapeOptimizer(DesignSearch(Decoder(ellipses), BOUNDS, dim=3)),
+            ValueError,
+            "dim=3, but decode returns atoms of dimension 2",
+        ),
         (lambda: ShapeOptimizer(PoolSearch(CLOUDS.pack())), ValueError, "Expected a model"),
         (lambda: pool_optimizer().best, ValueError, r"None of 0 evaluations .* constraints\.$"),
         (
