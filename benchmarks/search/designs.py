@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import normalize
 
 from benchmarks.shapes import flow
 from gp_distributions import PointClouds
@@ -44,7 +43,12 @@ def decode(designs: Tensor) -> PointClouds:
     points = outlines_of(designs)
     tangents = points.roll(-1, dims=-2) - points.roll(1, dims=-2)
     normals = torch.stack([-tangents[..., 1], tangents[..., 0]], dim=-1)
-    return PointClouds(torch.cat([points, normalize(normals, dim=-1)], dim=-1))
+    lengths = normals.norm(dim=-1, keepdim=True)
+    # Where two points of a thin wing coincide, there is no tangent.
+    normals = torch.where(
+        lengths > 1e-9, normals / lengths.clamp_min(1e-9), normals.new_tensor([1, 0])
+    )
+    return PointClouds(torch.cat([points, normals], dim=-1), num_normals=2)
 
 
 def gated_ratio(design: Tensor) -> float:

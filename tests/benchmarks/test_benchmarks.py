@@ -59,7 +59,6 @@ SMALLER: dict[str, dict[str, Any]] = {
     "distance_comparison": {"DISTANCES": dict(list(distance_comparison.DISTANCES.items())[::4])},
     "long_runs": {"fitted": lambda count, seed, whole=long_runs.fitted: whole(8, seed)},
     "large_sparse": {"new_processes": lambda quick: ThreadPoolExecutor(1)},
-    "scaled_distance": {"_ALL_ATOMS": 0},
     "recipe_search": {
         "FUNCTIONS": dict(list(recipe_search.FUNCTIONS.items())[:1]),
         "fit_gpytorch_mll": lambda mll: mll.eval(),
