@@ -154,7 +154,7 @@ class TestParts:
         search = MixedSearch(
             shape_free=FreeSearch(clouds, BOX, maxiter=5),
             angle=(0.0, 4.0),
-            shape_design=DesignSearch(Decoder(lambda x: x.unsqueeze(-1) * CIRCLE), bounds, dim=2),
+            shape_design=DesignSearch(Decoder(lambda x: x.unsqueeze(-1) * CIRCLE), bounds),
             numbers=DesignSearch(None, torch.tensor([[0.0, 0.0], [2.0, 4.0]])),
             blood=PoolSearch(gaussians),
             raw_samples=8,
