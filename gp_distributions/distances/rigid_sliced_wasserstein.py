@@ -196,30 +196,29 @@ class RigidSlicedWasserstein(Distance):
         if self.scale:
             moving = _unit_radius(moving, weights)
         directions = self.directions.to(points)
-        projected = matmul(directions, moving.mT)
-        if not self.normals:
-            return self._marked_coefficients(projected, fixed, weights)
-        turned = matmul(directions, normals.mT)
-        parts = [
-            self._marked_coefficients(cosine * projected + sine * turned, fixed, weights)
-            for cosine, sine in _tilts()
-        ]
-        return torch.cat(parts, dim=-1) / math.sqrt(_TILTS)
+        projected = matmul(directions, moving.mT).unsqueeze(1)
+        if self.normals:
+            cosines, sines = projected.new_tensor(_tilts()).T[..., None, None]
+            turned = matmul(directions, normals.mT).unsqueeze(1)
+            projected = cosines * projected + sines * turned
+        found = self._marked_coefficients(projected, fixed, weights)
+        return found / math.sqrt(_TILTS) if self.normals else found
 
     def _marked_coefficients(self, projected: Tensor, fixed: Tensor, weights: Tensor) -> Tensor:
-        """Compute the coefficients of ``C x L x n`` projections, together with ``C x n x k`` marks."""
+        """Compute coefficients, ``C x D``, of ``C x A x L x n`` projections and ``C x n x k`` marks."""
+        clouds = projected.shape[0]
         if not self.marks:
-            forth = self._quantiles(projected, weights)
-            return self._coefficients(forth, -forth.flip(-1))
-        parts = []
-        for cosine, share, *mark in self.slices.to(projected).unbind(0):
-            shift = (fixed @ torch.stack(mark)).unsqueeze(-2)
-            forth, back = (
-                share * self._quantiles(sign * cosine * projected + shift, weights)
-                for sign in (1, -1)
-            )
-            parts.append(self._coefficients(forth, back))
-        return torch.cat(parts, dim=-1)
+            forth = self._quantiles(projected.flatten(0, 1), weights)
+            return self._coefficients(forth, -forth.flip(-1)).view(clouds, -1)
+        cosines, shares, *marks = self.slices.to(projected).T[..., None, None]
+        shift = (fixed @ torch.stack(marks)[..., 0, 0]).mT[:, None, :, None]
+        moved = cosines * projected.unsqueeze(2)
+        shares = shares.repeat(clouds * projected.shape[1], 1, 1)
+        forth, back = (
+            shares * self._quantiles((sign * moved + shift).flatten(0, 2), weights)
+            for sign in (1, -1)
+        )
+        return self._coefficients(forth, back).view(clouds, -1)
 
     def _gaussian_quantiles(self, rows: Tensor) -> Tensor:
         """Compute the scaled cell averages of the quantile functions of Gaussians, ``C x L x N``."""
@@ -238,7 +237,8 @@ class RigidSlicedWasserstein(Distance):
         return slices / math.sqrt(self.num_quantiles)
 
     def _quantiles(self, projected: Tensor, weights: Tensor) -> Tensor:
-        """Compute the cell averages of all slices, ``C x L x N``, divided by ``sqrt(N)``."""
+        """Compute the cell averages of all slices of clouds, ``C A x L x N``, divided by ``sqrt(N)``."""
+        weights = weights.repeat_interleave(len(projected) // len(weights), 0)
         cells = cell_quantiles(projected, weights, self.num_quantiles)
         return cells / math.sqrt(self.num_quantiles)
 
@@ -278,13 +278,12 @@ class RigidSlicedWasserstein(Distance):
         cells = (self.num_quantiles,) * 2 if self.marks else (half, self.num_quantiles - half)
         rows = [int((self._parity == parity).sum()) for parity in (0, 1)]
         sizes = [row * cell for row, cell in zip(rows, cells, strict=True)]
+        angles = coefficients.view(-1, sum(sizes))
         features = []
-        for part in coefficients.split(sum(sizes), dim=-1):  # of each angle
-            halves = zip((0, 1), part.split(sizes, dim=-1), cells, strict=True)
-            for parity, flat, count in halves:
-                if flat.shape[-1]:
-                    features += self._absolute_values(parity, flat.unflatten(-1, (-1, count)))
-        return torch.cat(features, dim=-1)
+        for parity, flat, count in zip((0, 1), angles.split(sizes, dim=-1), cells, strict=True):
+            if flat.shape[-1]:
+                features += self._absolute_values(parity, flat.unflatten(-1, (-1, count)))
+        return torch.cat(features, dim=-1).view(len(coefficients), -1)
 
     def _absolute_values(self, parity: int, coefficients: Tensor) -> list[Tensor]:
         """Compute the features of all degrees of one parity from a ``C x rows x cells`` tensor."""
@@ -302,7 +301,8 @@ class RigidSlicedWasserstein(Distance):
 
     def chunk_size(self, num_atoms: int) -> int:
         """Return the number of clouds of ``num_atoms`` atoms to represent at a time."""
-        per_cloud = self.num_slices * max(num_atoms, self.num_quantiles)
+        angles = (_TILTS if self.normals else 1) * max(1, len(self.slices))
+        per_cloud = angles * self.num_slices * max(num_atoms, self.num_quantiles)
         return max(1, self.chunk_elements // per_cloud)
 
     def extra_repr(self) -> str:
