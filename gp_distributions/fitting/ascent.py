@@ -256,7 +256,7 @@ def stays_at_start(model: ExactGP) -> bool:
     The model, which is free to learn that, then stays at its start but for the mean.
     """
     targets = model.train_targets
-    return has_concentrated(model) and bool((targets == targets[0]).all())
+    return has_concentrated(model) and bool((targets == targets[..., :1]).all())
 
 
 def _at_targets(ascent: Ascent, start: list[Tensor]) -> Maximum:
@@ -264,7 +264,7 @@ def _at_targets(ascent: Ascent, start: list[Tensor]) -> Maximum:
     model = ascent.model
     set_values(model, start)
     with torch.no_grad():
-        model.mean_module.raw_constant.fill_(model.train_targets[0])
+        model.mean_module.raw_constant.copy_(model.train_targets[..., 0])
         loss = ascent.loss(objective(model)).item()
     return Maximum(Minimum(loss, converged=True, pairs=[]), values_of(model))
 

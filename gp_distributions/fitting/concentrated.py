@@ -55,7 +55,8 @@ class ConcentratedLikelihood:
     :math:`a = T / 2 + 1 + (\log r - \mu) / \sigma^2`. In terms of Wright's function, :math:`u =
     \omega(\sigma^2 a + \log(\sigma^2 q / 2)) - \sigma^2 a`. The noise stays within its bound. The
     likelihood is a function of :math:`\log r` and of what :math:`C` depends on, and takes about half as
-    many evaluations to maximise as one of all parameters.
+    many evaluations to maximise as one of all parameters. Outputs with hyperparameters of their own add
+    their likelihoods.
 
     Args:
         model: A model in training mode that :func:`has_concentrated`. Each evaluation sets its mean,
@@ -73,7 +74,7 @@ class ConcentratedLikelihood:
         kernel, noise = model.covar_module, model.likelihood.noise_covar
         self._model, self._noise, self._base = model, noise, kernel.base_kernel
         self._rows = model._compared(model.embedded_rows(model.train_inputs[0]))
-        self._fixed = _fixed(self._base, self._rows) if len(model.train_targets) <= _MOST else None
+        self._fixed = _fixed(self._base, self._rows) if self._rows.rows.shape[-2] <= _MOST else None
         targets = model.train_targets.double()
         self._columns = torch.stack([targets, torch.ones_like(targets)], dim=-1)
         self._prior = getattr(noise, "noise_prior", None)
@@ -83,7 +84,7 @@ class ConcentratedLikelihood:
         self._lowest = math.log(lowest * (1 + 1e-9)) if lowest > 0 else -math.inf
         with torch.no_grad():
             variances = covariance(kernel, self._rows, diag=True)
-            ratio = noise.noise.squeeze(-1).double() / variances.mean()
+            ratio = noise.noise.squeeze(-1).double() / variances.mean(-1)
             least = math.log(_RATIOS[variances.dtype])
             self._log_ratio = ratio.log().clamp_min(least).requires_grad_()
         parameters, self.bounds = get_parameters_and_bounds(model, requires_grad=True)
@@ -98,17 +99,16 @@ class ConcentratedLikelihood:
     def __call__(self) -> Tensor:
         """Return the likelihood plus the log densities of the priors, divided by ``T``."""
         covariances, unit = self._covariances()
-        size = len(covariances)
-        noise = self._log_ratio.exp().expand(size)
+        size = covariances.shape[-1]
+        noise = self._log_ratio.exp().unsqueeze(-1).expand(self._columns.shape[:-1])
         forms, logdet = quadratic_forms(self._columns, covariances, noise)
-        mean = forms[0, 1] / forms[1, 1]
-        errors = forms[0, 0] - forms[0, 1] * mean
+        mean = forms[..., 0, 1] / forms[..., 1, 1]
+        errors = forms[..., 0, 0] - forms[..., 0, 1] * mean
         log_scale = self._log_outputscale(errors)
         log_noise = log_scale + self._log_ratio
         self._set(mean, log_scale.exp() / unit, log_noise.exp())
-        total = -0.5 * (
-            size * (log_scale + math.log(2 * math.pi)) + errors * (-log_scale).exp() + logdet
-        )
+        normal = size * (log_scale + math.log(2 * math.pi)) + errors * (-log_scale).exp() + logdet
+        total = -0.5 * normal.sum()
         if self._prior is not None:
             total = total + self._prior.log_prob(log_noise.exp()).sum()
         for prior, closure, module in self._priors:
@@ -124,14 +124,16 @@ class ConcentratedLikelihood:
         .. math:: F_{ij} = \frac{1}{2 T} \operatorname{tr}(A_i A_j)
             - \frac{1}{2 T^2} \operatorname{tr}(A_i) \operatorname{tr}(A_j).
 
-        There is none unless the model has one lengthscale, of a fixed distance.
+        There is none unless each output has one lengthscale, of a fixed distance.
 
         Source: Mardia and Marshall 1984.
         """
         kernel = self._base
         if self._fixed is None or kernel.is_ard or not kernel.profile.radial:
             return []
-        if len(self.parameters) != 2:  # the ratio and the lengthscale
+        outputs = self._log_ratio.numel()
+        sizes = [parameter.numel() for parameter in self.parameters.values()]
+        if sizes != [outputs, outputs]:  # ratios and lengthscales
             return []
         with torch.enable_grad():
             logarithm = kernel.lengthscale.log().sum()
@@ -139,48 +141,50 @@ class ConcentratedLikelihood:
             scaled = (self._fixed / kernel.lengthscale.detach().square()).requires_grad_()
             covariances = kernel.profile(scaled)
             (slopes,) = torch.autograd.grad(covariances.sum(), scaled)
-        ratio, size = self._log_ratio.exp(), len(covariances)
+        ratio, size = self._log_ratio.exp()[..., None, None], covariances.shape[-1]
         noisy = covariances.detach().double()
-        noisy.diagonal().add_(ratio)
+        noisy.diagonal(dim1=-2, dim2=-1).add_(ratio.squeeze(-1))
         inverse = torch.cholesky_inverse(cholesky(noisy))
-        of_ratio = inverse * ratio
         of_raw = inverse @ (-2 * growth * scaled * slopes).double()
-        both = of_ratio, of_raw
-        traces = torch.stack([part.trace() for part in both])
-        products = torch.stack([(one * other.mT).sum() for one in both for other in both])
-        information = products.view(2, 2) / (2 * size) - torch.outer(traces, traces) / (2 * size**2)
-        values, vectors = torch.linalg.eigh(information.cpu())
-        values = values.clamp_min(_LEAST)
-        return list(zip(vectors.mT, values[:, None] * vectors.mT, strict=True))
+        both = torch.stack([inverse * ratio, of_raw], dim=-3)
+        traces = both.diagonal(dim1=-2, dim2=-1).sum(-1)
+        products = torch.einsum("...aij,...bji->...ab", both, both) / (2 * size)
+        information = products - traces.unsqueeze(-1) * traces.unsqueeze(-2) / (2 * size**2)
+        values, vectors = torch.linalg.eigh(information.view(-1, 2, 2).cpu())
+        # Each direction moves the ratio and the lengthscale of one output.
+        which = torch.eye(outputs, dtype=values.dtype)[:, None, None]
+        directions = (vectors.mT.unsqueeze(-1) * which).flatten(-2).flatten(0, 1)
+        changes = values.clamp_min(_LEAST).view(-1, 1) * directions
+        return list(zip(directions, changes, strict=True))
 
     def _covariances(self) -> tuple[Tensor, Tensor | float]:
-        """Return covariances of mean variance one, and the mean variance for outputscale one."""
+        """Return covariances of mean variance one, and the mean variances for outputscale one."""
         if self._fixed is None:
             found = covariance(self._base, self._rows)
         else:
             found = _Profiled.apply(self._fixed, self._base.lengthscale, self._base.profile)
             if self._base.profile.radial:
                 return found, 1.0
-        unit = found.diagonal().mean()
-        return found / unit, unit
+        unit = found.diagonal(dim1=-2, dim2=-1).mean(-1)
+        return found / unit[..., None, None], unit
 
     def _log_outputscale(self, errors: Tensor) -> Tensor:
-        """Return the best logarithm of the outputscale, whose gradient is zero, or that of the bound."""
-        size = len(self._columns)
-        error, log_ratio = max(errors.item(), _ERROR * size), self._log_ratio.item()
-        if not math.isfinite(error + log_ratio):
+        """Return the best logarithms of outputscales, with gradients of zero, or those of the bound."""
+        size = self._columns.shape[-2]
+        least, log_ratio = errors.detach().clamp_min(_ERROR * size), self._log_ratio.detach()
+        if not bool((least + log_ratio).isfinite().all()):
             raise NanError(
-                f"Expected a finite squared error, got {error} at the ratio e^{log_ratio}."
+                f"Expected finite squared errors, got {errors.tolist()} at ratios of logarithms "
+                f"{log_ratio.tolist()}."
             )
         if self._prior is None:
-            best = math.log(error / size)
+            best = (least / size).log()
         else:
             location, variance = self._prior.loc.item(), self._prior.scale.item() ** 2
             power = variance * (0.5 * size + 1) + log_ratio - location
-            best = float(wrightomega(power + math.log(0.5 * variance * error))) - power
-        if best + log_ratio < self._lowest:
-            return self._lowest - self._log_ratio
-        return torch.full_like(self._log_ratio, best, requires_grad=False)
+            omega = wrightomega((power + (0.5 * variance * least).log()).numpy(force=True))
+            best = torch.as_tensor(omega).to(power) - power
+        return torch.where(best + log_ratio < self._lowest, self._lowest - self._log_ratio, best)
 
     @torch.no_grad()
     def _set(self, mean: Tensor, outputscale: Tensor, noise: Tensor) -> None:
@@ -189,11 +193,12 @@ class ConcentratedLikelihood:
         kernel.raw_outputscale.copy_(
             kernel.raw_outputscale_constraint.inverse_transform(outputscale)
         )
-        own.raw_noise.copy_(own.raw_noise_constraint.inverse_transform(noise))
+        raw = own.raw_noise_constraint.inverse_transform(noise)
+        own.raw_noise.copy_(raw.view_as(own.raw_noise))
 
 
 def has_concentrated(model: Any) -> bool:
-    """Whether a model of one output learns a mean, an outputscale and one noise variance freely."""
+    """Whether each output of a model learns a mean, an outputscale and a noise variance freely."""
     if not isinstance(model, DistributionGP) or type(model.likelihood) is not GaussianLikelihood:
         return False
     kernel, mean, noise = model.covar_module, model.mean_module, model.likelihood.noise_covar
@@ -202,15 +207,18 @@ def has_concentrated(model: Any) -> bool:
     free = kernel.raw_outputscale, mean.raw_constant, noise.raw_noise
     transform = getattr(model, "input_transform", torch.nn.Identity())
     with_prior = {id(module) for _, module, *_ in model.named_priors()}
+    prior, shape = getattr(noise, "noise_prior", None), model.train_targets.shape[:-1]
     return (
-        model.train_targets.dim() == 1
+        kernel.base_kernel.batch_shape == shape
         and not any(parameter.requires_grad for parameter in transform.parameters())
-        and all(parameter.requires_grad and parameter.numel() == 1 for parameter in free)
+        and all(
+            parameter.requires_grad and parameter.numel() == shape.numel() for parameter in free
+        )
         and not with_prior & {id(kernel), id(mean)}
         and not hasattr(mean, "raw_constant_constraint")
         and math.isinf(noise.raw_noise_constraint.upper_bound)
         and type(kernel.raw_outputscale_constraint) is Positive
-        and isinstance(getattr(noise, "noise_prior", None), LogNormalPrior | None)
+        and (prior is None or (type(prior) is LogNormalPrior and prior.loc.numel() == 1))
     )
 
 
@@ -228,16 +236,16 @@ def _fixed(kernel: Any, rows: EmbeddedRows) -> Tensor | None:
 class _Profiled(torch.autograd.Function):
     r"""A profile of scaled distances.
 
-    Squared distances or inner products, ``T x T``, are divided by the squared lengthscale; features,
-    ``T x D``, by a lengthscale each. With :math:`W` the gradient with respect to the squared distances
-    of scaled features :math:`F`, that with respect to :math:`\ell_k` is
+    Squared distances or inner products, ``... x T x T``, are divided by the squared lengthscale;
+    features, ``... x T x D``, by a lengthscale each. With :math:`W` the gradient with respect to the
+    squared distances of scaled features :math:`F`, that with respect to :math:`\ell_k` is
 
     .. math:: -\frac{4}{\ell_k} \sum_i F_{ik} \bigl( F_{ik} (W 1)_i - (W F)_{ik} \bigr).
     """
 
     @staticmethod
     def forward(ctx: Any, fixed: Tensor, lengthscale: Tensor, profile: Profile) -> Tensor:
-        ctx.features = fixed / lengthscale if lengthscale.numel() > 1 else None
+        ctx.features = fixed / lengthscale if lengthscale.shape[-1] > 1 else None
         if ctx.features is None:
             scaled = fixed / lengthscale.square()
         elif not bool((ctx.features.abs() < _LARGEST).all()):
@@ -255,8 +263,8 @@ class _Profiled(torch.autograd.Function):
         scaled, lengthscale = ctx.saved_tensors
         (weights,) = torch.autograd.grad(ctx.profiled, scaled, gradient)
         if ctx.features is None:
-            found = -2 * (weights * scaled).sum() / lengthscale
+            found = -2 * (weights * scaled).sum((-2, -1), keepdim=True) / lengthscale
         else:
             sums = ctx.features * weights.sum(-1, keepdim=True) - weights @ ctx.features
-            found = -4 * (ctx.features * sums).sum(0) / lengthscale
+            found = -4 * (ctx.features * sums).sum(-2, keepdim=True) / lengthscale
         return None, found, None

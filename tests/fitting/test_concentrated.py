@@ -25,6 +25,16 @@ from gp_distributions.warnings import UndeterminedWarning
 CLOUDS = random_clouds(20, sizes=(5, 20))
 TARGETS = torch.stack([points.square().sum().sqrt() for points, _ in CLOUDS])
 SW = SlicedWasserstein(2, num_slices=4, num_quantiles=10)
+KERNELS = pytest.mark.parametrize(
+    ("distance", "profile"),
+    [
+        (SW, "matern52"),
+        (SW, "linear"),
+        (SW, "rational_quadratic"),
+        (PrincipalDistance(SW, num_components=6), "matern52"),
+    ],
+    ids=["distance", "inner product", "learned profile", "features"],
+)
 
 
 def model_of(
@@ -36,16 +46,7 @@ def model_of(
 
 
 @pytest.mark.parametrize("prior", [True, False])
-@pytest.mark.parametrize(
-    ("distance", "profile"),
-    [
-        (SW, "matern52"),
-        (SW, "linear"),
-        (SW, "rational_quadratic"),
-        (PrincipalDistance(SW, num_components=6), "matern52"),
-    ],
-    ids=["distance", "inner product", "learned profile", "features"],
-)
+@KERNELS
 def test_is_the_likelihood_at_its_maximum(distance: Distance, profile: str, prior: bool) -> None:
     model = model_of(distance, profile, likelihood=None if prior else GaussianLikelihood())
     assert has_concentrated(model)
@@ -104,6 +105,45 @@ def test_curvature_is_expected_where_the_outputscale_is_free(profile: str) -> No
     values, vectors = torch.linalg.eigh(expected)
     expected = vectors * values.clamp_min(0.01) @ vectors.mT  # flatter ones are raised
     torch.testing.assert_close(found, expected, rtol=1e-8, atol=1e-10)
+
+
+@KERNELS
+def test_outputs_add_their_likelihoods(distance: Distance, profile: str) -> None:
+    outputs = torch.stack([TARGETS, TARGETS.square() + TARGETS.sin()])
+    kernel = ScaleKernel(
+        DistributionKernel(distance, profile, batch_shape=torch.Size([2])),
+        batch_shape=torch.Size([2]),
+    )
+    together = DistributionGP(as_rows(CLOUDS), outputs.mT, kernel).train()
+    assert has_concentrated(together)
+    both = ConcentratedLikelihood(together)
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for parameter in both.parameters.values():
+            parameter += 0.3 * torch.randn_like(parameter)
+    found = both()
+    slopes = torch.autograd.grad(found, list(both.parameters.values()))
+    totals, directions = [], []
+    for number, targets in enumerate(outputs):
+        kernel = ScaleKernel(DistributionKernel(distance, profile))
+        model = DistributionGP(as_rows(CLOUDS), targets, kernel).train()
+        single = ConcentratedLikelihood(model)
+        with torch.no_grad():
+            for name, value in single.parameters.items():
+                value.copy_(both.parameters[name][number].view_as(value))
+        totals.append(single())
+        gradients = torch.autograd.grad(totals[-1], list(single.parameters.values()))
+        for slope, gradient in zip(slopes, gradients, strict=True):
+            torch.testing.assert_close(slope[number].view_as(gradient), gradient)
+        solved = together.covar_module.outputscale[number], together.mean_module.constant[number]
+        torch.testing.assert_close(solved, (kernel.outputscale, model.mean_module.constant))
+        for pair in single.curvature():
+            directions.append(torch.zeros(2, 2, 2, dtype=torch.float64))
+            directions[-1][..., number] = torch.stack(pair)
+    torch.testing.assert_close(found, sum(totals))
+    for pair, expected in zip(both.curvature(), directions, strict=True):
+        step = torch.stack(pair).view_as(expected)
+        torch.testing.assert_close(step * (step * expected).sum().sign(), expected)
 
 
 def test_is_for_one_freely_learned_mean_outputscale_and_noise() -> None:
