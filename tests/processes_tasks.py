@@ -1,6 +1,7 @@
 """What other processes, and processes with other defaults, compute in the tests of processes."""
 
 import tempfile
+import warnings
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -16,6 +17,7 @@ Array: TypeAlias = npt.NDArray[Any]
 RNG = np.random.default_rng(0)
 BAGS = [RNG.normal(size=(int(size), 3)) for size in RNG.integers(2, 6, size=14)]
 TARGETS = np.array([bag.mean() for bag in BAGS])
+SHORT = {"maxiter": 3}
 
 
 def arrays(*values: Any) -> list[Array]:
@@ -33,6 +35,13 @@ def make_model() -> gd.DistributionGP:
 def predicted(model: gd.DistributionGP) -> list[Array]:
     """What a model predicts."""
     return arrays(*model.predict(gd.PointClouds.from_list(BAGS[10:])))
+
+
+def loaded_prediction(name: str, rows: Array) -> Array:
+    """What a model in a file predicts, without a warning."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        return torch.stack(gd.load(name).predict(torch.from_numpy(rows))).numpy()
 
 
 def everything() -> dict[str, list[Array]]:
@@ -59,7 +68,7 @@ def everything() -> dict[str, list[Array]]:
     more = exact.condition_on_observations(new, TARGETS[10:])
     found["more"] = arrays(*more.predict(clouds))
     noisy = gd.DistributionGP(clouds, TARGETS[:10], sampling_noise=True)
-    found["noise"] = arrays(*gd.fit(noisy, restarts=0, progress=False).predict(new))
+    found["noise"] = arrays(*gd.fit(noisy, restarts=0, progress=False, options=SHORT).predict(new))
     sparse = gd.SparseDistributionGP(
         clouds, TARGETS[:10], gd.SlicedWassersteinKernel(3), num_inducing=4
     )

@@ -53,7 +53,7 @@ def test_results_are_those_of_the_recorded_rows() -> None:
 SMALLER: dict[str, dict[str, Any]] = {
     "compared_search": {
         "searches": lambda task, ways, seeds, whole=compared_search.searches: whole(
-            task, ways, seeds[:1]
+            task, dict(list(ways.items())[::2]), seeds[:1]
         )
     },
     "distance_comparison": {"DISTANCES": dict(list(distance_comparison.DISTANCES.items())[::4])},

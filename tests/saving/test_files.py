@@ -4,8 +4,6 @@ import copy
 import functools
 import os
 import pickle
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +19,7 @@ from botorch.models import SingleTaskGP
 from botorch.models.transforms.input import InputTransform, Normalize
 from botorch.models.transforms.outcome import ChainedOutcomeTransform, Log, Standardize
 from cases import KERNELS, as_rows, random_clouds
+from fault_tasks import Children
 from gpytorch.constraints import GreaterThan, Interval, LessThan, Positive
 from gpytorch.kernels import (
     ConstantKernel,
@@ -44,6 +43,7 @@ from gpytorch.priors import (
     NormalPrior,
     SmoothedBoxPrior,
 )
+from processes_tasks import loaded_prediction
 from torch import Tensor
 
 from gp_distributions import (
@@ -338,17 +338,6 @@ class TestBits:
         torch.testing.assert_close(after.variance, before.variance, rtol=1e-10, atol=1e-12)
 
 
-FRESH = """
-import sys, warnings
-import numpy as np, torch
-from gp_distributions.saving.files import load
-warnings.simplefilter("error")
-for name in sys.argv[1:]:
-    mean, std = load(name).predict(torch.from_numpy(np.load(name + ".rows.npy")))
-    np.save(name + ".fresh.npy", torch.stack([mean, std]).numpy())
-"""
-
-
 def fitted_in_space() -> tuple[DistributionGP, Tensor]:
     clouds = random_clouds(30, dim=3, sizes=(5, 12))
     points, weights = zip(*clouds, strict=True)
@@ -363,7 +352,7 @@ def learned_reference() -> tuple[DistributionGP, Tensor]:
     return model, ROWS[20:]
 
 
-def test_a_fresh_process_predicts_the_same_bits(tmp_path: Path) -> None:
+def test_a_fresh_process_predicts_the_same_bits(tmp_path: Path, children: Children) -> None:
     expected = {}
     made = {
         "space": fitted_in_space(),
@@ -373,11 +362,9 @@ def test_a_fresh_process_predicts_the_same_bits(tmp_path: Path) -> None:
     for kind, (model, rows) in made.items():
         name = str(tmp_path / kind)
         save(model, name)
-        np.save(f"{name}.rows.npy", rows.numpy())
-        expected[name] = torch.stack(model.predict(rows)).numpy()
-    subprocess.run([sys.executable, "-c", FRESH, *expected], check=True, cwd=tmp_path)
-    for name, values in expected.items():
-        assert np.load(f"{name}.fresh.npy").tobytes() == values.tobytes(), name
+        expected[name] = rows.numpy(), torch.stack(model.predict(rows)).numpy()
+    for name, (rows, values) in expected.items():
+        assert children.call(loaded_prediction, name, rows).tobytes() == values.tobytes(), name
 
 
 class TestParts:
