@@ -19,6 +19,10 @@ from torch import Tensor
 from tqdm import tqdm
 
 from gp_distributions.fitting.concentrated import ConcentratedLikelihood, has_concentrated
+from gp_distributions.fitting.concentrated_classes import (
+    ConcentratedClasses,
+    has_concentrated_classes,
+)
 from gp_distributions.fitting.lbfgs import LOOSE, Minimum, Pair, minimise
 from gp_distributions.kernels.reading import distribution_kernels
 from gp_distributions.models.distribution_gp import DistributionGP
@@ -105,11 +109,10 @@ class Ascent:
         self, mll: MarginalLogLikelihood, pairs: Sequence[Pair], options: dict[str, Any]
     ) -> Minimum:
         """Maximise the marginal likelihood from the current values."""
-        if has_concentrated(mll.model):
-            concentrated = ConcentratedLikelihood(mll.model)
+        concentrated = _concentrated(mll.model)
+        if concentrated is not None:
             parameters, bounds = concentrated.parameters, concentrated.bounds
         else:
-            concentrated = None
             parameters, bounds = get_parameters_and_bounds(mll, requires_grad=True)
         if not parameters:
             return Minimum(self.loss(mll).item(), converged=True, pairs=[])
@@ -122,17 +125,17 @@ class Ascent:
         minimum = minimise(loss, parameters, bounds, pairs=known, **options)
         if concentrated is not None:
             with torch.no_grad():
-                concentrated()  # sets the mean, outputscale and noise at the minimum
+                concentrated()  # sets means, outputscales and noise at the minimum
         return minimum
 
     def loss(
-        self, mll: MarginalLogLikelihood, concentrated: ConcentratedLikelihood | None = None
+        self, mll: MarginalLogLikelihood, concentrated: Callable[[], Tensor] | None = None
     ) -> Tensor:
         """Return the negative sum of the marginal likelihoods of all outputs, or of their bound.
 
         Args:
             mll: The marginal likelihood.
-            concentrated: The same at the best mean and outputscale, which this sets.
+            concentrated: The same at the best means and outputscales, which this sets.
         """
         self.tick()
         if concentrated is not None:
@@ -172,6 +175,13 @@ def ascending(
         raise
     finally:
         model.eval()
+
+
+def _concentrated(model: Any) -> ConcentratedLikelihood | ConcentratedClasses | None:
+    """Return the marginal likelihood at the best means, if they can be computed."""
+    if has_concentrated(model):
+        return ConcentratedLikelihood(model)
+    return ConcentratedClasses(model) if has_concentrated_classes(model) else None
 
 
 def warn_unless_converged(best: Maximum) -> None:

@@ -74,7 +74,7 @@ class ConcentratedLikelihood:
         kernel, noise = model.covar_module, model.likelihood.noise_covar
         self._model, self._noise, self._base = model, noise, kernel.base_kernel
         self._rows = model._compared(model.embedded_rows(model.train_inputs[0]))
-        self._fixed = _fixed(self._base, self._rows) if self._rows.rows.shape[-2] <= _MOST else None
+        self._fixed = fixed_argument(self._base, self._rows)
         targets = model.train_targets.double()
         self._columns = torch.stack([targets, torch.ones_like(targets)], dim=-1)
         self._prior = getattr(noise, "noise_prior", None)
@@ -162,7 +162,7 @@ class ConcentratedLikelihood:
         if self._fixed is None:
             found = covariance(self._base, self._rows)
         else:
-            found = _Profiled.apply(self._fixed, self._base.lengthscale, self._base.profile)
+            found = profiled(self._fixed, self._base)
             if self._base.profile.radial:
                 return found, 1.0
         unit = found.diagonal(dim1=-2, dim2=-1).mean(-1)
@@ -222,15 +222,22 @@ def has_concentrated(model: Any) -> bool:
     )
 
 
-def _fixed(kernel: Any, rows: EmbeddedRows) -> Tensor | None:
-    """Return what the profile of a kernel reads of clouds, if it does not change, or None."""
+def fixed_argument(kernel: Any, rows: EmbeddedRows) -> Tensor | None:
+    """Return what the profile of a kernel reads of few clouds, if it does not change, or None."""
     if type(kernel).forward is not DistributionKernel.forward or kernel.active_dims is not None:
         return None
     parts = kernel.distance, kernel.profile
-    if any(parameter.requires_grad for part in parts for parameter in part.parameters()):
+    changes = any(parameter.requires_grad for part in parts for parameter in part.parameters())
+    if changes or rows.rows.shape[-2] > _MOST:
         return None
     with torch.no_grad():
         return kernel.features(rows) if kernel.is_ard else kernel.unscaled(rows, rows)
+
+
+def profiled(fixed: Tensor, kernel: DistributionKernel) -> Tensor:
+    """Return the covariances that follow from :func:`fixed_argument`, with closed-form gradients."""
+    found: Tensor = _Profiled.apply(fixed, kernel.lengthscale, kernel.profile)
+    return found
 
 
 class _Profiled(torch.autograd.Function):

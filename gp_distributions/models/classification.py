@@ -11,7 +11,6 @@ from botorch.models.transforms.input import InputTransform
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, Likelihood
-from linear_operator import LinearOperator
 from numpy.typing import ArrayLike
 from torch import Tensor
 
@@ -19,14 +18,10 @@ from gp_distributions.kernels.covariances import covariance
 from gp_distributions.measures.arrays import positive
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.measures.training_data import TrainingData
-from gp_distributions.models.dirichlet import (
-    DirichletFactors,
-    DirichletLogDensities,
-    dirichlet_targets,
-)
+from gp_distributions.models.dirichlet import DirichletFactors, dirichlet_targets
 from gp_distributions.models.dirichlet_classification import Classification
 from gp_distributions.models.exact_inference import ExactMultivariateNormal
-from gp_distributions.models.shared_kernel import SharedCovarianceNormal, SharedKernelGP
+from gp_distributions.models.shared_kernel import SharedKernelGP
 
 
 class ClassificationGP(Classification, SharedKernelGP):  # type: ignore[misc]
@@ -216,27 +211,5 @@ class DirichletNoise(FixedNoiseGaussianLikelihood):
         self, function_dist: MultivariateNormal, *params: Any, **kwargs: Any
     ) -> MultivariateNormal:
         """Return the distribution of the targets, given that of the latent functions."""
-        if not (self.training and isinstance(function_dist, SharedCovarianceNormal)):
-            noisy = super().marginal(function_dist, *params, **kwargs)
-            return ExactMultivariateNormal(noisy.mean, noisy.lazy_covariance_matrix)
-        # Evaluate the kernel before adding: a lazy kernel would copy its rows for each class.
-        prior = function_dist.lazy_covariance_matrix.evaluate_kernel()
-        noise = self._shaped_noise_covar(function_dist.mean.shape)
-        noisy = _DirichletMarginal(function_dist.mean, prior + noise)
-        noisy.prior, noisy.likelihood = prior, self
-        return noisy
-
-
-class _DirichletMarginal(ExactMultivariateNormal):
-    """The distribution of the targets of all classes at the training clouds."""
-
-    prior: LinearOperator
-    likelihood: DirichletNoise
-
-    def log_prob(self, value: Tensor) -> Tensor:
-        """Return the log density of the targets of each class, a tensor of length ``C``."""
-        prior = self.prior.to_dense().squeeze(-3)
-        likelihood = self.likelihood
-        return DirichletLogDensities.apply(
-            prior, value - self.mean, likelihood.labels, likelihood.noise
-        )
+        noisy = super().marginal(function_dist, *params, **kwargs)
+        return ExactMultivariateNormal(noisy.mean, noisy.lazy_covariance_matrix)

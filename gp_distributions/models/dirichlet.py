@@ -65,47 +65,51 @@ class DirichletFactors:
 
 
 class DirichletLogDensities(torch.autograd.Function):
-    r"""Log densities of the targets of all classes, whose gradient needs one more matrix product.
+    r"""Log densities of the targets of all classes at their best means, and these means.
 
-    With the covariance matrix :math:`M_c` of the targets of a class and their differences :math:`r_c` to
-    the mean, the gradients of the log density :math:`p_c` are
+    With the covariance matrix :math:`M_c` of the targets :math:`y_c` of a class, the mean is
+    :math:`m_c = 1^\top M_c^{-1} y_c / 1^\top M_c^{-1} 1`. With the differences :math:`r_c` to it, the
+    gradient of the log density :math:`p_c` needs one more matrix product:
 
     .. math::
         \frac{\partial \log p_c}{\partial K} = \tfrac12 \bigl(M_c^{-1} r_c r_c^\top M_c^{-1}
-        - M_c^{-1}\bigr), \qquad
-        \frac{\partial \log p_c}{\partial r_c} = -M_c^{-1} r_c.
+        - M_c^{-1}\bigr).
 
     Autograd would go through the factors of each class in turn.
     """
 
     @staticmethod
     def forward(
-        ctx: Any, prior: Tensor, differences: Tensor, labels: Tensor, noise: Tensor
-    ) -> Tensor:
-        """Return a tensor of length ``C``.
+        ctx: Any, prior: Tensor, targets: Tensor, labels: Tensor, noise: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return two tensors of length ``C``.
 
         Args:
             ctx: Autograd's context.
-            prior: As for :class:`DirichletFactors`, like ``labels`` and ``noise``, which is constant.
-            differences: The ``C x T`` differences of the targets to the mean.
+            prior: As for :class:`DirichletFactors`, like ``labels`` and ``noise``.
+            targets: The ``C x T`` targets, which are constant, like ``labels`` and ``noise``.
             labels: The ``T`` class indices.
             noise: The ``C x T`` noise variances.
         """
         ctx.factors = DirichletFactors(prior, labels, noise)
-        solved = ctx.factors.solve(differences)
+        solved, ones = ctx.factors.solve(targets), ctx.factors.solve(torch.ones_like(targets))
+        means = solved.sum(-1, keepdim=True) / ones.sum(-1, keepdim=True)
+        solved = solved - means * ones
         ctx.save_for_backward(solved)
-        inv_quad = (differences * solved).sum(-1)
-        constant = differences.shape[-1] * math.log(2 * math.pi)
-        return -0.5 * (inv_quad + ctx.factors.logdet + constant)
+        inv_quad = ((targets - means) * solved).sum(-1)
+        constant = targets.shape[-1] * math.log(2 * math.pi)
+        means = means.squeeze(-1)
+        ctx.mark_non_differentiable(means)
+        return -0.5 * (inv_quad + ctx.factors.logdet + constant), means
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, shares: Tensor) -> tuple[Tensor, Tensor, None, None]:
-        """Return the gradients with respect to the prior covariances and the differences."""
+    def backward(ctx: Any, shares: Tensor, _: Tensor) -> tuple[Tensor, None, None, None]:
+        """Return the gradient with respect to the prior covariances."""
         (solved,) = ctx.saved_tensors
         weighted = shares.unsqueeze(-1) * solved
         inverses = ctx.factors.sum_of_inverses(shares)
-        return torch.addmm(inverses, solved.mT, weighted, beta=-1).mul_(0.5), -weighted, None, None
+        return torch.addmm(inverses, solved.mT, weighted, beta=-1).mul_(0.5), None, None, None
 
 
 def dirichlet_targets(members: Tensor, alpha_epsilon: float) -> tuple[Tensor, Tensor]:

@@ -33,7 +33,6 @@ KERNELS = pytest.mark.parametrize(
         (SW, "rational_quadratic"),
         (PrincipalDistance(SW, num_components=6), "matern52"),
     ],
-    ids=["distance", "inner product", "learned profile", "features"],
 )
 
 
@@ -110,9 +109,9 @@ def test_curvature_is_expected_where_the_outputscale_is_free(profile: str) -> No
 @KERNELS
 def test_outputs_add_their_likelihoods(distance: Distance, profile: str) -> None:
     outputs = torch.stack([TARGETS, TARGETS.square() + TARGETS.sin()])
+    shape = torch.Size([2])
     kernel = ScaleKernel(
-        DistributionKernel(distance, profile, batch_shape=torch.Size([2])),
-        batch_shape=torch.Size([2]),
+        DistributionKernel(distance, profile, batch_shape=shape), batch_shape=shape
     )
     together = DistributionGP(as_rows(CLOUDS), outputs.mT, kernel).train()
     assert has_concentrated(together)

@@ -22,10 +22,14 @@ from torch import Tensor
 
 from gp_distributions import (
     DistributionGP,
+    DistributionKernel,
     PointClouds,
+    PrincipalDistance,
+    SlicedWasserstein,
     SlicedWassersteinKernel,
     fit,
 )
+from gp_distributions.fitting.concentrated_classes import ConcentratedClasses
 from gp_distributions.fitting.marginal_likelihood import maximise_likelihood
 from gp_distributions.models import ClassificationGP
 from gp_distributions.models.kernel_ridge import KernelRidgeClassifier
@@ -81,18 +85,22 @@ def plain(model: ClassificationGP) -> DistributionGP:
 
 
 class TestMarginalLikelihood:
-    def test_and_gradient_are_those_of_dense_covariances(self, model: ClassificationGP) -> None:
-        results = []
-        for one in (model, plain(model)):
-            one.train()
-            mll = ExactMarginalLogLikelihood(one.likelihood, one)
-            value = mll(one(*one.train_inputs), one.train_targets)
-            weights = torch.tensor([1.0, 0.3, -2.0], dtype=torch.float64)
-            (weights * value).sum().backward()
-            results.append((value.detach(), [p.grad for p in one.parameters()]))
-        (ours, gradients), (theirs, expected) = results
-        torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10)
-        torch.testing.assert_close(gradients, expected, rtol=1e-8, atol=1e-10)
+    @pytest.mark.parametrize("one", [True, False], ids=["one lengthscale", "several"])
+    def test_is_that_of_dense_covariances_at_the_best_means(self, one: bool) -> None:
+        kernel = ScaleKernel(DistributionKernel(PrincipalDistance(SlicedWasserstein(2))))
+        model = ClassificationGP(X, Y, make_kernel() if one else kernel).train()
+        concentrated = ConcentratedClasses(model)
+        found, own = concentrated(), list(concentrated.parameters.values())
+        other = plain(model).train()
+        other.mean_module.load_state_dict(model.mean_module.state_dict())
+        mll = ExactMarginalLogLikelihood(other.likelihood, other)
+        expected = mll(other(*other.train_inputs), other.train_targets).sum()
+        torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+        names = [*concentrated.parameters, "mean_module.raw_constant"]
+        *gradients, in_mean = torch.autograd.grad(expected, map(other.get_parameter, names))
+        assert in_mean.abs().max() < 1e-10
+        for pair in zip(torch.autograd.grad(found, own), gradients, strict=True):
+            torch.testing.assert_close(*pair, rtol=1e-8, atol=1e-10)
 
     def test_posteriors_are_those_of_dense_covariances(self, model: ClassificationGP) -> None:
         ours, theirs = (one.posterior(NEW_X[:5]) for one in (model, plain(model)))
