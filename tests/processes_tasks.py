@@ -17,7 +17,6 @@ Array: TypeAlias = npt.NDArray[Any]
 RNG = np.random.default_rng(0)
 BAGS = [RNG.normal(size=(int(size), 3)) for size in RNG.integers(2, 6, size=14)]
 TARGETS = np.array([bag.mean() for bag in BAGS])
-SHORT = {"maxiter": 3}
 
 
 def arrays(*values: Any) -> list[Array]:
@@ -39,8 +38,7 @@ def predicted(model: gd.DistributionGP) -> list[Array]:
 
 def loaded_prediction(name: str, rows: Array) -> Array:
     """What a model in a file predicts, without a warning."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         return torch.stack(gd.load(name).predict(torch.from_numpy(rows))).numpy()
 
 
@@ -68,7 +66,9 @@ def everything() -> dict[str, list[Array]]:
     more = exact.condition_on_observations(new, TARGETS[10:])
     found["more"] = arrays(*more.predict(clouds))
     noisy = gd.DistributionGP(clouds, TARGETS[:10], sampling_noise=True)
-    found["noise"] = arrays(*gd.fit(noisy, restarts=0, progress=False, options=SHORT).predict(new))
+    found["noise"] = arrays(
+        *gd.fit(noisy, restarts=0, progress=False, options={"maxiter": 3}).predict(new)
+    )
     sparse = gd.SparseDistributionGP(
         clouds, TARGETS[:10], gd.SlicedWassersteinKernel(3), num_inducing=4
     )

@@ -41,8 +41,8 @@ class Distance(torch.nn.Module, ABC):
             are labels or indices, and may have any scale.
         ard_num_dims: Number of lengthscales of a kernel; ``None`` for one for all features.
         rotating: Sizes of the leading groups of coordinates that rotate together, with one scale each.
-        trims_padding: Whether :meth:`represent` drops padding. If so, clouds of similar size are
-            represented together, which is faster.
+        trims_padding: Whether :meth:`represent` does not depend on padding. If so, it gets clouds of
+            similar size together, without padding, which is faster.
         chunk_elements: Largest number of floats in the intermediate results for a chunk of clouds,
             which is chosen so that a chunk fits into the processor's cache.
         block_rows: Number of rows that are compared at a time if a set of rows is large.

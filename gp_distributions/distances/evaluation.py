@@ -21,7 +21,7 @@ from gp_distributions.distances.embedded_rows import EmbeddedRows, Rows, rows_of
 from gp_distributions.distances.recent_rows import RecentRows
 from gp_distributions.numerics.linear_algebra import put_rows
 from gp_distributions.numerics.pairwise import squared_euclidean_to
-from gp_distributions.rows.clouds import drop_copies, equal_rows, same_tensor
+from gp_distributions.rows.clouds import drop_copies, drop_padding, equal_rows, same_tensor
 from gp_distributions.rows.contents import check_content
 from gp_distributions.rows.layout import Block, check_weights, chunks, normalized
 
@@ -30,7 +30,6 @@ class Distance(Protocol):
     """What the evaluation needs to know of a distance."""
 
     block_rows: int
-    trims_padding: bool
     training: bool
     recent: RecentRows
 
@@ -38,6 +37,8 @@ class Distance(Protocol):
     def block(self) -> Block: ...
     @property
     def euclidean(self) -> bool: ...
+    @property
+    def trims_padding(self) -> bool: ...
     def parameters(self) -> Iterator[torch.nn.Parameter]: ...
     def adapt(self, rows: Tensor) -> None: ...
     def chunk_size(self, num_atoms: int) -> int: ...
@@ -236,6 +237,9 @@ def represent_rows(
     by = distance.represent if by is None else by
 
     def represent(points: Tensor, weights: Tensor) -> Tensor:
+        # Padding may have a gradient in its weights.
+        if distance.trims_padding and not (weights.requires_grad and torch.is_grad_enabled()):
+            points, weights = drop_padding(points, weights)
         return by(points if factors is None else points * factors, weights)
 
     points, weights = distance.block.split(rows)

@@ -13,7 +13,6 @@ from gp_distributions.distances.mmd import SAMPLINGS
 from gp_distributions.measures.arrays import Data, given_points, integer, positive
 from gp_distributions.numerics.embedding_kernels import EMBEDDING_KERNELS, IsotropicKernel
 from gp_distributions.numerics.random_features import fourier_features
-from gp_distributions.rows.clouds import drop_padding
 from gp_distributions.rows.gaussians import split_gaussians
 
 # Each measure of frequencies, with the kernel that has it as its spectral measure.
@@ -113,8 +112,6 @@ class Fourier(Distance):
 
     def represent(self, points: Tensor, weights: Tensor) -> Tensor:
         """Return the real and imaginary parts of characteristic functions, divided by ``sqrt(F)``."""
-        if not (weights.requires_grad and torch.is_grad_enabled()):
-            points, weights = drop_padding(points, weights)
         frequencies = self.frequencies.to(points)
         if self.inputs == "clouds":
             return fourier_features(points, weights, frequencies)

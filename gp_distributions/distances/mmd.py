@@ -314,6 +314,11 @@ class MMD(Distance):
             return atoms, None
         return split_gaussians(atoms, self.dim)
 
+    @property
+    def trims_padding(self) -> bool:  # type: ignore[override]
+        """Whether representations do not depend on padding."""
+        return self.euclidean
+
     def chunk_size(self, num_atoms: int) -> int:
         """Return the number of clouds of ``num_atoms`` atoms to represent at a time."""
         if "frequencies" in self._buffers:

@@ -23,7 +23,6 @@ from gp_distributions.numerics.linear_algebra import (
 )
 from gp_distributions.numerics.normals import projected_deviations
 from gp_distributions.numerics.quantiles import cell_quantiles
-from gp_distributions.rows.clouds import drop_padding
 from gp_distributions.rows.gaussians import split_gaussians
 
 # Default number of slices and highest degree, by the number of rotating coordinates.
@@ -187,8 +186,6 @@ class RigidSlicedWasserstein(Distance):
         if self.inputs == "gaussians":
             forth = self._gaussian_quantiles(points.squeeze(-2))
             return self._coefficients(forth, -forth.flip(-1))
-        if not (weights.requires_grad and torch.is_grad_enabled()):
-            points, weights = drop_padding(points, weights)
         sizes = [self.directions.shape[-1], self.normals, self.marks]
         moving, normals, fixed = points.split(sizes, dim=-1)
         if self.center:

@@ -161,8 +161,7 @@ class SlicedWasserstein(Distance):
         """
         if self.inputs == "gaussians":
             return self._represent_gaussians(points.squeeze(-2))
-        tracked = weights.requires_grad and torch.is_grad_enabled()
-        if self.num_quantiles is None or not tracked:
+        if self.num_quantiles is None:
             points, weights = drop_padding(points, weights)
         mean = (weights.unsqueeze(-2) @ points).squeeze(-2)
         # Scaled directions give scaled quantiles, so that a sum over scaled quantiles is an average.

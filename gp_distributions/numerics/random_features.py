@@ -32,6 +32,9 @@ from gp_distributions.numerics.embedding_kernels import (
 )
 from gp_distributions.numerics.mean_embeddings import inner_products
 
+# Number of angles that are computed at a time.
+_BLOCK = 2**18
+
 
 def orthogonal_frequencies(
     kernel: IsotropicKernel, dim: int, count: int, *, seed: int = 0
@@ -108,14 +111,19 @@ def fourier_features(
     Returns:
         A ``C x 2K`` tensor of features.
     """
-    angles = points @ frequencies.T
-    amplitudes = weights.unsqueeze(-1) / math.sqrt(len(frequencies))
-    if covariance is not None:
-        squares = (frequencies.unsqueeze(-1) * frequencies.unsqueeze(-2)).flatten(-2)
-        amplitudes = amplitudes * torch.exp(-0.5 * covariance.flatten(-2) @ squares.T)
-    return torch.cat(
-        [(amplitudes * angles.cos()).sum(-2), (amplitudes * angles.sin()).sum(-2)], dim=-1
-    )
+    # Blocks of atoms whose waves fit into the cache.
+    size = max(1, _BLOCK // (len(points) * len(frequencies)))
+    parts = [part.split(size, dim=1) for part in (points, weights)]
+    spreads = [None] * len(parts[0]) if covariance is None else covariance.split(size, dim=1)
+    total = weights.new_zeros(())
+    for atoms, shares, spread in zip(*parts, spreads, strict=True):
+        angles = atoms @ frequencies.T
+        waves = torch.cat([angles.cos(), angles.sin()], dim=-1)
+        if spread is not None:
+            squares = (frequencies.unsqueeze(-1) * frequencies.unsqueeze(-2)).flatten(-2)
+            waves = waves * torch.exp(-0.5 * spread.flatten(-2) @ squares.T).repeat(1, 1, 2)
+        total = total + (shares.unsqueeze(-2) @ waves).squeeze(-2)
+    return total / math.sqrt(len(frequencies))
 
 
 def kmeans(

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from gp_distributions import Gaussians
 from gp_distributions.distances.mmd import MMD
+from gp_distributions.numerics import random_features
 from gp_distributions.numerics.embedding_kernels import EMBEDDING_KERNELS
 from gp_distributions.rows.clouds import join_rows, split_rows
 from gp_distributions.rows.gaussians import join_gaussians, join_mixtures
@@ -163,13 +164,6 @@ class TestBandwidth:
         assert first is not None
         assert torch.equal(distance.bandwidth, first)
 
-    @pytest.mark.parametrize("seed", [0, 1])
-    def test_seed(self, seed: int) -> None:
-        one, other = MMD(2, seed=0), MMD(2, seed=seed)
-        for distance in (one, other):
-            distance.adapt(self.rows())
-        assert torch.equal(one.bandwidth, other.bandwidth) == (seed == 0)
-
     def test_coincident_atoms_have_none(self) -> None:
         with pytest.raises(ValueError, match="give bandwidth="):
             MMD(2).squared(self.rows()[:1, :3].repeat(2, 1), self.rows()[:1, :3])
@@ -195,6 +189,15 @@ class TestFourier:
             errors.append(float(torch.stack(each).square().mean().sqrt()))
         assert errors[0] < 0.1
         assert errors[1] <= errors[0] / 4 * 1.5  # a mean of eight squares
+
+    def test_are_of_blocks_of_atoms_without_padding(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        rows = as_rows([*random_clouds(5, sizes=(3, 8)), *random_clouds(1, sizes=(90, 90))])
+        expected, sizes = MMD(2, num_features=8, bandwidth=1.0).squared(rows), []
+        monkeypatch.setattr(random_features, "_BLOCK", 80)
+        monkeypatch.setattr(torch.Tensor, "cos", lambda x: sizes.append(x.shape) or torch.cos(x))
+        monkeypatch.setattr(MMD, "chunk_elements", 1)
+        torch.testing.assert_close(MMD(2, num_features=8, bandwidth=1.0).squared(rows), expected)
+        assert 9 < len(sizes) < 20
 
 
 class TestLandmarks:

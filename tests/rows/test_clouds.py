@@ -76,10 +76,6 @@ class TestDropCopies:
         assert narrow.data_ptr() == rows.data_ptr()
         assert torch.equal(narrow.expand(expanded), rows)
 
-    def test_equal_content_is_no_copy(self) -> None:
-        """Copies in memory may be given gradients of their own."""
-        assert drop_copies(torch.zeros(4, 3, 6)).shape == (4, 3, 6)
-
 
 class TestDropPadding:
     def test_wherever_it_stands(self) -> None:
@@ -90,14 +86,6 @@ class TestDropPadding:
         assert weights.tolist() == torch.tensor([[0.4, 0.6, 0], [0.2, 0.3, 0.5]]).tolist()
         assert narrow[0, :2, 0].tolist() == [1, 3]
         assert narrow[1, :, 0].tolist() == [5, 7, 9]
-
-    def test_at_the_end_it_is_cut_off(self) -> None:
-        points, weights = clouds(2, 3, 5)
-        weights[..., 3:] = 0
-        weights[0, 0, 2] = 0
-        narrow = drop_padding(points, weights)
-        assert torch.equal(narrow[0], points[..., :3, :])
-        assert torch.equal(narrow[1], weights[..., :3])
 
     def test_gradient_in_points(self) -> None:
         points, weights = clouds(2, 5)
