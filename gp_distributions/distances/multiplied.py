@@ -96,5 +96,7 @@ class MultipliedDistance(DistanceWrapper):
     def _multiplied(self, rows: Tensor) -> Tensor:
         """Return the rows that the distance reads."""
         points, weights = self.block.split(rows)
-        points = points * self._factors.to(points)
-        return points.flatten(-2) if self.block.atom_columns is None else join_rows(points, weights)
+        factors = self._factors.to(points)
+        if self.block.atom_columns is None:
+            return (points * factors).flatten(-2)
+        return join_rows(points, weights, factors)

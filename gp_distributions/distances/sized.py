@@ -72,7 +72,8 @@ class SizedDistance(DistanceWrapper):
             return
         rows = drop_copies(rows).flatten(0, -2)
         rows = rows[:: -(-len(rows) // _CLOUDS)]
-        sizes = effective_sizes(*self.block.split(rows)).log()
+        this: Any = self  # mypy: wrappers only read what the protocol may set
+        sizes = evaluation.represent_rows(this, rows, by=_log_sizes).squeeze(-1)
         spread = (sizes.unsqueeze(-1) - sizes).square().sum()
         ratio = self.distance.squared(rows).sum() / spread
         self.unit.copy_(torch.where(spread > 0, ratio.sqrt(), 0.0))
@@ -80,18 +81,17 @@ class SizedDistance(DistanceWrapper):
     def represent_rows(self, rows: Tensor, factors: Tensor | None = None) -> Tensor:
         """Represent all rows as the distance does, with their log sizes at the end."""
         this: Any = self  # mypy: wrappers only read what the protocol may set
-        sizes = evaluation.represent_rows(this, rows, by=self._log_sizes)
+        sizes = evaluation.represent_rows(this, rows, by=self._sizes)
         return torch.cat([self.distance.represent_rows(rows, factors), sizes], dim=-1)
 
     def represent(self, points: Tensor, weights: Tensor) -> Tensor:
         """Represent clouds as the distance does, with their log sizes at the end."""
-        sizes = self._log_sizes(points, weights)
+        sizes = self._sizes(points, weights)
         return torch.cat([self.distance.represent(points, weights), sizes], dim=-1)
 
-    def _log_sizes(self, points: Tensor, weights: Tensor) -> Tensor:
+    def _sizes(self, points: Tensor, weights: Tensor) -> Tensor:
         """Return log sizes in their unit, ``C x 1``."""
-        unit = self.factor * self.unit.to(points)
-        return unit * effective_sizes(points, weights).log().unsqueeze(-1)
+        return self.factor * self.unit.to(points) * _log_sizes(points, weights)
 
     @property
     def euclidean(self) -> bool:
@@ -114,3 +114,8 @@ class SizedDistance(DistanceWrapper):
     def extra_repr(self) -> str:
         """Return the settings, for printing."""
         return f"factor={self.factor:g}"
+
+
+def _log_sizes(points: Tensor, weights: Tensor) -> Tensor:
+    """Return the logarithms of effective sizes, ``C x 1``."""
+    return effective_sizes(points, weights).log().unsqueeze(-1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -10,7 +11,11 @@ from torch import Tensor
 from gp_distributions.distances.base import Distance
 from gp_distributions.distances.multiplied import MultipliedDistance
 from gp_distributions.measures.arrays import integer, positive
-from gp_distributions.rows.layout import Block, normalized
+from gp_distributions.rows.clouds import drop_padding
+from gp_distributions.rows.layout import Block, check_weights, chunks
+
+# Number of atoms that are averaged at a time.
+_ATOMS = 2**18
 
 
 class StandardizedDistance(MultipliedDistance):
@@ -160,19 +165,23 @@ def coordinate_spread(block: Block, rows: Tensor) -> Tensor:
         ValueError: If a weight is negative or not finite, or all weights of a row are zero.
     """
     atoms, weights = block.split(rows)
-    weights = normalized(weights).flatten(0, -2)
-    atoms = atoms.flatten(0, -3)
-    present = (weights > 0).unsqueeze(-1)
-    points = torch.where(present, atoms[..., : block.dim], 0.0)
-    largest = points.abs().amax((0, 1))
+    check_weights(weights)
+    atoms, weights = atoms.flatten(0, -3), weights.flatten(0, -2)
+    some, parts = atoms[0, weights[0].argmax()].clone(), []
+    for chunk in chunks(weights, max(1, _ATOMS // weights.shape[-1]), by_atoms=True):
+        points, shares = drop_padding(atoms[chunk], weights[chunk])
+        shares = (shares / shares.sum(-1, keepdim=True)).unsqueeze(-1)
+        parts.append((torch.where(shares > 0, points, some), shares))
+
+    def average(of: Callable[[Tensor], Tensor]) -> Tensor:
+        sums = [(shares * of(x)).sum((0, 1)) for x, shares in parts]
+        return torch.stack(sums).sum(0) / len(weights)
+
     # Differences to some atom are exactly zero if a coordinate is constant.
-    some = points[0, weights[0].argmax()].clone()
-    points = torch.where(present, points - some, 0.0)
-    shares = weights.unsqueeze(-2)
-    squares = (points - (shares @ points).mean(0)).square()
+    mean = average(lambda x: (x - some)[..., : block.dim])
+    variance = average(lambda x: ((x - some)[..., : block.dim] - mean).square())
     if block.kind != "clouds":
-        variances = atoms[..., block.dim :: block.dim + 1]
-        squares = squares + torch.where(present, variances, 0.0)
-    spread = (shares @ squares).mean(0).squeeze(0).sqrt()
-    rounding = 64 * torch.finfo(spread.dtype).eps * largest
+        variance = variance + average(lambda x: x[..., block.dim :: block.dim + 1])
+    largest = torch.stack([x[..., : block.dim].abs().amax((0, 1)) for x, _ in parts]).amax(0)
+    spread, rounding = variance.sqrt(), 64 * torch.finfo(variance.dtype).eps * largest
     return torch.where(spread > rounding, spread, 0.0)

@@ -35,6 +35,7 @@ from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.equal_mixture import EqualMixture
 from gp_distributions.models.together import together
 from gp_distributions.numerics.predictions import tempered
+from gp_distributions.rows.clouds import rows_at
 from gp_distributions.warnings import JitterWarning, collected
 
 # A function of a model that makes the other members of its mixture, which are not fitted yet.
@@ -277,7 +278,7 @@ def _rows_of(model: DistributionGP, index: Tensor) -> EmbeddedRows:
     if model.num_outputs > 1:
         first = whole.rows.select(-3, 0)
         return EmbeddedRows(first.index_select(-2, index))
-    return whole.take(index, whole.rows.index_select(-2, index))
+    return whole.take(index, rows_at(whole.rows, index))
 
 
 @torch.no_grad()

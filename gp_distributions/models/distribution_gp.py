@@ -53,7 +53,7 @@ from gp_distributions.models.observations import (
 )
 from gp_distributions.models.regression import Regression
 from gp_distributions.models.together import held
-from gp_distributions.rows.clouds import pad_rows, same_tensor
+from gp_distributions.rows.clouds import pad_rows, rows_at, same_tensor
 from gp_distributions.rows.contents import check_content
 from gp_distributions.rows.fingerprint import fingerprint
 
@@ -227,7 +227,7 @@ class DistributionGP(Regression, SingleTaskGP):
         whole = self.embedded_rows(rows)
         # Outputs share their rows, which are expanded, so only those of the first are copied.
         shared = rows.narrow(-3, 0, 1) if rows.dim() > 2 and rows.stride(-3) == 0 else rows
-        chosen = shared.index_select(-2, index).expand(*rows.shape[:-2], len(index), rows.shape[-1])
+        chosen = rows_at(shared, index).expand(*rows.shape[:-2], len(index), rows.shape[-1])
         part = _copied(self)
         part.likelihood = self._likelihood_of(index)
         part.set_train_data(chosen, self.train_targets[..., index], strict=False)

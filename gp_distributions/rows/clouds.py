@@ -9,24 +9,33 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gp_distributions.rows.padding import copy_filled, is_tracked, is_wide, resized, untouched_zeros
+from gp_distributions.rows.padding import (
+    at,
+    copy_filled,
+    is_tracked,
+    is_wide,
+    resized,
+    untouched_zeros,
+)
 
 
-def join_rows(points: Tensor, weights: Tensor) -> Tensor:
+def join_rows(points: Tensor, weights: Tensor, factors: Tensor | None = None) -> Tensor:
     """Convert clouds to rows.
 
     Args:
         points: A ``batch_shape x m x d`` tensor of atoms.
         weights: A ``batch_shape x m`` tensor of weights.
+        factors: Factors by which to multiply the ``d`` coordinates.
 
     Returns:
         A ``batch_shape x m*(d+1)`` tensor.
     """
     if is_wide(weights) and not is_tracked(points):
         rows = untouched_zeros((*weights.shape, points.shape[-1] + 1), points)
-        copy_filled(points, rows[..., :-1], axes=2)
+        copy_filled(points, rows[..., :-1], axes=2, factors=factors)
         copy_filled(weights, rows[..., -1])
         return rows.flatten(-2)
+    points = points if factors is None else points * factors
     return torch.cat([points, weights.unsqueeze(-1)], dim=-1).flatten(-2)
 
 
@@ -52,6 +61,13 @@ def split_rows(rows: Tensor, dim: int) -> tuple[Tensor, Tensor]:
         )
     atoms = rows.unflatten(-1, (width // (dim + 1), dim + 1))
     return atoms[..., :dim], atoms[..., dim]
+
+
+def rows_at(rows: Tensor, index: Tensor) -> Tensor:
+    """Return some rows of a ``batch_shape x N x width`` tensor, those of the given numbers."""
+    if rows.dim() == 2 and is_wide(rows):
+        return at(rows, index.tolist())
+    return rows.index_select(-2, index)
 
 
 def pad_rows(rows: Tensor, width: int) -> Tensor:

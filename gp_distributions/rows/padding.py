@@ -53,18 +53,21 @@ def is_wide(rows: Tensor, width: int | None = None) -> bool:
     )
 
 
-def copy_filled(source: Tensor, target: Tensor, *, axes: int = 1) -> None:
+def copy_filled(
+    source: Tensor, target: Tensor, *, axes: int = 1, factors: Tensor | None = None
+) -> None:
     """Copy each row into zeros, up to its last entry that is not zero.
 
     Args:
         source: A ``batch_shape x n`` tensor, ``batch_shape x n x d`` if ``axes`` is 2, and so on.
         target: Zeros in the same shape, which are changed.
         axes: Number of axes that a row takes.
+        factors: Factors by which to multiply the entries, which broadcast with a row.
     """
     ends = -axes - 1
     for row, place in zip(source.flatten(0, ends), target.flatten(0, ends), strict=True):
         size = filled(row)
-        place[:size] = row[:size]
+        place[:size] = row[:size] if factors is None else row[:size] * factors
 
 
 def filled(row: Tensor) -> int:
