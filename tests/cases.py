@@ -114,7 +114,7 @@ class Case(Generic[Module]):
         return self.make(**options)
 
 
-def _on_reference(kind: type[Distance], *, epsilon: float = 0.5) -> Distance:
+def _on_reference(kind: type[Distance], *, epsilon: float = 2.0) -> Distance:
     generator = torch.Generator().manual_seed(0)
     points = torch.randn(6, 2, generator=generator, dtype=torch.float64)
     return kind(gd.ReferenceMeasure(points, torch.arange(1, 7)), epsilon=epsilon)
@@ -164,8 +164,8 @@ DISTANCES: dict[str, Case[Distance]] = {
     "rigid": Case(_RIGID, settings={"num_quantiles": 5, "center": False, "scale": True}),
     "rigid-reflections": Case(partial(_RIGID, reflections=True, num_quantiles=7)),
     "rigid-gaussians": Case(partial(_RIGID, inputs="gaussians"), GAUSSIANS),
-    "sinkhorn": Case(partial(_on_reference, gd.SinkhornPotential), settings={"epsilon": 1.0}),
-    "linear-transport": Case(partial(_on_reference, gd.LinearTransport), settings={"epsilon": 1.0}),
+    "sinkhorn": Case(partial(_on_reference, gd.SinkhornPotential), settings={"epsilon": 3.0}),
+    "linear-transport": Case(partial(_on_reference, gd.LinearTransport), settings={"epsilon": 3.0}),
     "sw1": Case(partial(_SLICED, p=1), settings={"num_quantiles": 7}),
     "sw2-random": Case(partial(_SLICED, sampling="random"), settings={"num_quantiles": 7}),
     "sw1-random": Case(partial(_SLICED, p=1, sampling="random")),
