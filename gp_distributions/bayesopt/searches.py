@@ -177,10 +177,10 @@ class DesignSearch(Box, Search):
 
     def block(self, name: str) -> Block | CovariateEncoding | None:
         """Returns the block of clouds that designs decode to, or the encoding of their numbers."""
-        if self.dim is not None:
-            return super().block(name)
         if self.input_transform is not None:
-            return None if self.clouds is None else Block("clouds", self.clouds.dim)
+            if self.dim is not None or self.clouds is None:
+                return super().block(name)
+            return Block("clouds", self.clouds.dim)
         bounds = enumerate(self.bounds.T.tolist())
         return CovariateEncoding({f"{i}": Scaling(low, high - low) for i, (low, high) in bounds})
 

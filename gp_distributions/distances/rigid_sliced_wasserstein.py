@@ -203,19 +203,14 @@ class RigidSlicedWasserstein(Distance):
 
     def _marked_coefficients(self, projected: Tensor, fixed: Tensor, weights: Tensor) -> Tensor:
         """Compute coefficients, ``C x D``, of ``C x A x L x n`` projections and ``C x n x k`` marks."""
-        clouds = projected.shape[0]
         if not self.marks:
-            forth = self._quantiles(projected.flatten(0, 1), weights)
-            return self._coefficients(forth, -forth.flip(-1)).view(clouds, -1)
+            forth = self._quantiles(projected, weights)
+            return self._coefficients(forth, -forth.flip(-1)).flatten(1)
         cosines, shares, *marks = self.slices.to(projected).T[..., None, None]
         shift = (fixed @ torch.stack(marks)[..., 0, 0]).mT[:, None, :, None]
         moved = cosines * projected.unsqueeze(2)
-        shares = shares.repeat(clouds * projected.shape[1], 1, 1)
-        forth, back = (
-            shares * self._quantiles((sign * moved + shift).flatten(0, 2), weights)
-            for sign in (1, -1)
-        )
-        return self._coefficients(forth, back).view(clouds, -1)
+        forth, back = (shares * self._quantiles(sign * moved + shift, weights) for sign in (1, -1))
+        return self._coefficients(forth, back).flatten(1)
 
     def _gaussian_quantiles(self, rows: Tensor) -> Tensor:
         """Compute the scaled cell averages of the quantile functions of Gaussians, ``C x L x N``."""
@@ -234,10 +229,11 @@ class RigidSlicedWasserstein(Distance):
         return slices / math.sqrt(self.num_quantiles)
 
     def _quantiles(self, projected: Tensor, weights: Tensor) -> Tensor:
-        """Compute the cell averages of all slices of clouds, ``C A x L x N``, divided by ``sqrt(N)``."""
-        weights = weights.repeat_interleave(len(projected) // len(weights), 0)
-        cells = cell_quantiles(projected, weights, self.num_quantiles)
-        return cells / math.sqrt(self.num_quantiles)
+        """Compute the cell averages of slices, ``C x ... x L x N``, divided by ``sqrt(N)``."""
+        shape = projected.shape[:-2]
+        weights = weights.repeat_interleave(shape[1:].numel(), 0)
+        cells = cell_quantiles(projected.flatten(0, -3), weights, self.num_quantiles)
+        return cells.unflatten(0, shape) / math.sqrt(self.num_quantiles)
 
     def _coefficients(self, forth: Tensor, back: Tensor) -> Tensor:
         """Compute coefficients from ``C x L x N`` quantiles along directions and their opposites."""
@@ -275,12 +271,13 @@ class RigidSlicedWasserstein(Distance):
         cells = (self.num_quantiles,) * 2 if self.marks else (half, self.num_quantiles - half)
         rows = [int((self._parity == parity).sum()) for parity in (0, 1)]
         sizes = [row * cell for row, cell in zip(rows, cells, strict=True)]
-        angles = coefficients.view(-1, sum(sizes))
+        angles = coefficients.unflatten(-1, (-1, sum(sizes)))
+        shape, angles = angles.shape[:-1], angles.flatten(0, 1)
         features = []
         for parity, flat, count in zip((0, 1), angles.split(sizes, dim=-1), cells, strict=True):
             if flat.shape[-1]:
                 features += self._absolute_values(parity, flat.unflatten(-1, (-1, count)))
-        return torch.cat(features, dim=-1).view(len(coefficients), -1)
+        return torch.cat(features, dim=-1).unflatten(0, shape).flatten(1)
 
     def _absolute_values(self, parity: int, coefficients: Tensor) -> list[Tensor]:
         """Compute the features of all degrees of one parity from a ``C x rows x cells`` tensor."""

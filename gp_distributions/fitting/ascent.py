@@ -119,7 +119,7 @@ class Ascent:
         size = sum(parameter.numel() for parameter in parameters.values())
         # A fold may have fewer components than the fit whose curvature is passed.
         known = [pair for pair in pairs if len(pair[0]) == size]
-        if concentrated is not None and not known:
+        if isinstance(concentrated, ConcentratedLikelihood) and not known:
             known = concentrated.curvature()
         loss = partial(self.loss, mll, concentrated)
         minimum = minimise(loss, parameters, bounds, pairs=known, **options)

@@ -10,7 +10,6 @@ from gpytorch.kernels import ScaleKernel
 from torch import Tensor
 
 from gp_distributions.fitting.concentrated import fixed_argument, profiled
-from gp_distributions.fitting.lbfgs import Pair
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.dirichlet import DirichletLogDensities
@@ -52,10 +51,6 @@ class ConcentratedClasses:
             density = prior.log_prob(closure(module))
             found = found + density.view(*density.shape[:1], -1).sum(-1)
         return found.sum() / size
-
-    def curvature(self) -> list[Pair]:
-        """Return no estimate of the curvature."""
-        return []
 
     def _covariances(self) -> Tensor:
         kernel = self._model.covar_module

@@ -18,6 +18,7 @@ The inner products of these features equal those of the mean embeddings:
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import numpy as np
 import scipy
@@ -112,16 +113,19 @@ def fourier_features(
         A ``C x 2K`` tensor of features.
     """
     # Blocks of atoms whose waves fit into the cache.
-    size = max(1, _BLOCK // (len(points) * len(frequencies)))
+    size = max(1, _BLOCK // max(1, len(points) * len(frequencies)))
     parts = [part.split(size, dim=1) for part in (points, weights)]
-    spreads = [None] * len(parts[0]) if covariance is None else covariance.split(size, dim=1)
+    dampings: Iterable[Tensor | None] = [None] * len(parts[0])
+    if covariance is not None:
+        squares = (frequencies.unsqueeze(-1) * frequencies.unsqueeze(-2)).flatten(-2)
+        spreads = covariance.flatten(-2).split(size, dim=1)
+        dampings = (torch.exp(-0.5 * spread @ squares.T) for spread in spreads)
     total = weights.new_zeros(())
-    for atoms, shares, spread in zip(*parts, spreads, strict=True):
+    for atoms, shares, damping in zip(*parts, dampings, strict=True):
         angles = atoms @ frequencies.T
         waves = torch.cat([angles.cos(), angles.sin()], dim=-1)
-        if spread is not None:
-            squares = (frequencies.unsqueeze(-1) * frequencies.unsqueeze(-2)).flatten(-2)
-            waves = waves * torch.exp(-0.5 * spread.flatten(-2) @ squares.T).repeat(1, 1, 2)
+        if damping is not None:
+            waves = waves * damping.repeat(1, 1, 2)
         total = total + (shares.unsqueeze(-2) @ waves).squeeze(-2)
     return total / math.sqrt(len(frequencies))
 

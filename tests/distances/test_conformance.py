@@ -28,6 +28,8 @@ class _Conformance(DistanceTestCase):
         rows = self._rows(3)
         for x1, x2 in ((rows[:0], rows), (rows, rows[:0]), (rows[:0], rows[:0])):
             assert self.squared(x1, x2).shape == (len(x1), len(x2))
+        if hasattr(self.distance, "embed"):
+            assert self.distance.embed(rows[:0]).shape == (0, *self.distance.embed(rows).shape[1:])
 
     def test_invalid_weights(self) -> None:
         """A weight that is negative, infinite or NaN, and a cloud without weight, are errors."""

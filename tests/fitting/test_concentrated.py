@@ -44,16 +44,22 @@ def model_of(
     return DistributionGP(as_rows(CLOUDS), TARGETS, kernel, **options).train()  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("prior", [True, False])
-@KERNELS
-def test_is_the_likelihood_at_its_maximum(distance: Distance, profile: str, prior: bool) -> None:
-    model = model_of(distance, profile, likelihood=None if prior else GaussianLikelihood())
-    assert has_concentrated(model)
+def elsewhere(model: DistributionGP) -> ConcentratedLikelihood:
+    """Return the likelihood of a model, with its parameters at random places."""
     concentrated = ConcentratedLikelihood(model)
     torch.manual_seed(0)
     with torch.no_grad():
         for parameter in concentrated.parameters.values():
             parameter += 0.3 * torch.randn_like(parameter)
+    return concentrated
+
+
+@pytest.mark.parametrize("prior", [True, False])
+@KERNELS
+def test_is_the_likelihood_at_its_maximum(distance: Distance, profile: str, prior: bool) -> None:
+    model = model_of(distance, profile, likelihood=None if prior else GaussianLikelihood())
+    assert has_concentrated(model)
+    concentrated = elsewhere(model)
     found = concentrated()
     expected = objective(model)(model(*model.train_inputs), model.train_targets)
     assert found.item() == pytest.approx(expected.item(), rel=1e-12)
@@ -115,12 +121,7 @@ def test_outputs_add_their_likelihoods(distance: Distance, profile: str) -> None
     )
     together = DistributionGP(as_rows(CLOUDS), outputs.mT, kernel).train()
     assert has_concentrated(together)
-    both = ConcentratedLikelihood(together)
-    torch.manual_seed(0)
-    with torch.no_grad():
-        for parameter in both.parameters.values():
-            parameter += 0.3 * torch.randn_like(parameter)
-    found = both()
+    found = (both := elsewhere(together))()
     slopes = torch.autograd.grad(found, list(both.parameters.values()))
     totals, directions = [], []
     for number, targets in enumerate(outputs):
