@@ -72,7 +72,9 @@ def invert_embedding(
     weights :math:`w` and the given embedding :math:`z`,
 
     .. math::
-        \min_{X, w} |\varphi(X, w) - z|^2.
+        \min_{X, w} |\varphi(X, w) - z|^2,
+
+    until 20 iterations gain less than 1%.
 
     The search starts from
 

@@ -214,7 +214,11 @@ def test_warns_of_embeddings_of_no_cloud() -> None:
     generator = torch.Generator().manual_seed(0)
     noise = torch.randn(2, 202, generator=generator, dtype=torch.float64)
     with pytest.warns(ConvergenceWarning, match="for 2 of 2 embeddings"):
-        invert_embedding(distance, noise, max_iterations=20)
+        far = [invert_embedding(distance, noise, max_iterations=count) for count in (20, 300, 3000)]
+    assert (far[1].distances < far[0].distances).all()
+    assert torch.equal(
+        far[1].clouds.points, far[2].clouds.points
+    )  # it ends where nothing is gained
 
 
 def test_point_mass() -> None:
