@@ -128,11 +128,7 @@ def optimize_free_shapes(
     """
     if len(starts.batch_shape) != 1 or not len(starts):
         raise ValueError(f"Expected starts as S >= 1 clouds, got {starts}.")
-    if starts.num_normals:
-        raise ValueError(
-            f"Expected starts without normals, which do not follow atoms that move, got {starts}. Use a "
-            "model on PointClouds(clouds.positions, clouds.weights)."
-        )
+    refuse_normals(starts)
     dim = starts.dim
     bounds = check_bounds(bounds, dim).to(starts.points)
     q, maxiter = integer(q, "q"), integer(maxiter, "maxiter")
@@ -152,6 +148,15 @@ def optimize_free_shapes(
 
     found = torch.cat(one_by_one(acquisition, q, find, torch.cat))
     return PointClouds.unpack(found, dim), torch.stack(values)
+
+
+def refuse_normals(starts: PointClouds) -> None:
+    """Raise an error if starts have normals."""
+    if starts.num_normals:
+        raise ValueError(
+            f"Expected starts without normals, which do not follow atoms that move, got {starts}. Use a "
+            "model on PointClouds(clouds.positions, clouds.weights)."
+        )
 
 
 def coordinates(rows: Tensor, bounds: Tensor) -> tuple[list[int], Tensor]:

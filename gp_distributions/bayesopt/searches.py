@@ -20,6 +20,7 @@ from gp_distributions.bayesopt.free_shapes import (
     check_bounds,
     coordinates,
     optimize_free_shapes,
+    refuse_normals,
 )
 from gp_distributions.bayesopt.parts import (
     Box,
@@ -228,7 +229,7 @@ class FreeSearch(ContinuousPart, Search):
         maxiter: Maximum number of iterations from each start.
 
     Raises:
-        ValueError: If ``bounds`` or a number is not valid.
+        ValueError: If the starts have normals, or ``bounds`` or a number is not valid.
 
     Example:
         >>> import torch
@@ -254,6 +255,7 @@ class FreeSearch(ContinuousPart, Search):
         maxiter: int = 100,
     ) -> None:
         check_type(starts, PointClouds)
+        refuse_normals(starts)
         self.dim = starts.dim
         self.bounds = check_bounds(bounds, starts.dim)
         rows = starts.pack().detach()

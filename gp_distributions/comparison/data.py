@@ -95,6 +95,10 @@ def _read_groups(groups: Any, data: TrainingData) -> NDArray[Any]:
     given = groups.tolist() if hasattr(groups, "tolist") else list(groups)
     if len(given) != len(data):
         raise ValueError(f"Expected a group for each of {len(data)} inputs, got {len(given)}.")
+    if len(set(given)) < 2:
+        raise ValueError(
+            f"Expected groups of at least two different labels, got only {given[0]!r}."
+        )
     if any(map(is_missing, given)):
         place = [*map(is_missing, given)].index(True)
         raise ValueError(

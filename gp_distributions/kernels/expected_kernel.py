@@ -12,6 +12,7 @@ from torch.utils.checkpoint import checkpoint
 
 from gp_distributions.distances.embedded_rows import Rows, embedded, rows_of
 from gp_distributions.kernels.row_kernel import RowKernel
+from gp_distributions.measures.arrays import integer
 from gp_distributions.measures.described import described
 from gp_distributions.numerics.embedding_kernels import point_covariances
 from gp_distributions.numerics.expected_kernels import (
@@ -107,7 +108,7 @@ class ExpectedKernel(RowKernel):
         self.base_kernel = base_kernel
         self.dim = dim
         self.inputs = inputs
-        self.num_features = num_features
+        self.num_features = None if num_features is None else integer(num_features, "num_features")
         self.num_kinds = num_kinds
         self.total = total
         self.seed = seed

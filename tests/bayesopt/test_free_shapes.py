@@ -17,6 +17,7 @@ from gpytorch.kernels import ScaleKernel
 from gp_distributions import (
     DistributionGP,
     DistributionKernel,
+    FreeSearch,
     PointClouds,
     SlicedWasserstein,
     fit,
@@ -135,8 +136,12 @@ def test_errors(model: DistributionGP) -> None:
         optimize(model, starts=data()[0])
     normals = torch.nn.functional.normalize(data().points, dim=-1)
     facing = PointClouds(torch.cat([data().points, normals], -1), data().weights, num_normals=2)
-    with pytest.raises(ValueError, match="starts without normals"):
-        optimize(model, starts=facing)
+    for made in (
+        lambda: optimize(model, starts=facing),
+        lambda: FreeSearch(facing, [[-1.0] * 4, [1.0] * 4]),
+    ):
+        with pytest.raises(ValueError, match="starts without normals"):
+            made()
     with pytest.raises(UnsupportedError, match="not one-shot"):
         optimize_free_shapes(qKnowledgeGradient(model, num_fantasies=2), data(), BOUNDS)
     with pytest.raises(UnsupportedError, match="X_pending"):

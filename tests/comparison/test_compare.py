@@ -249,6 +249,7 @@ class TestFailures:
             (None, {"y": Y[:-1]}, "one target for each"),
             (None, {"X": X[:1], "y": Y[:1]}, r"at least two inputs, .* got 1"),
             (None, {"groups": [1, 2]}, "a group for each of 18 inputs"),
+            (None, {"groups": 18 * ["one"]}, "at least two different labels, got only 'one'"),
             (None, {"groups": ["a", None] * 9}, "that of input 1 is missing"),
             (None, {"folds": ShuffleSplit(3)}, "left out exactly once"),
             (

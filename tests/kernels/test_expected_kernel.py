@@ -171,6 +171,8 @@ def test_kernels_without_closed_form_are_refused(options: dict[str, object]) -> 
         ValueError, match=r"sum of RBFKernel, LinearKernel and ConstantKernel, .* MaternKernel"
     ):
         ExpectedKernel(MaternKernel(), 2, **options)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="num_features: expected an integer >= 1, got 0"):
+        ExpectedKernel(smooth(), 2, num_features=0)
 
 
 def test_features_have_the_derivatives_of_autograd() -> None:
