@@ -15,7 +15,7 @@ def memory(name: str) -> float:
 
 def memory_of_one_large_bag() -> list[float]:
     """Return the peak of reading and comparing it, and what copies of smaller ones take."""
-    bags = [torch.rand(2_000_000 if i == 3 else 20, 2).double() for i in range(10)]
+    bags = [torch.rand(1_000_000 if i == 3 else 20, 2).double() for i in range(10)]
     distance = SlicedWasserstein(2, num_slices=2, num_quantiles=10)
     PointClouds.from_list([bag[:20] for bag in bags]).pack()
     found = [-memory("VmHWM")]

@@ -6,14 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 from fault_tasks import Children
-from processes_tasks import (
-    BAGS,
-    TARGETS,
-    changed_by_defaults,
-    make_model,
-    predicted,
-    same_bits,
-)
+from processes_tasks import BAGS, TARGETS, changed_by_defaults, make_model, predicted, same_bits
 
 from gp_distributions import (
     ClassificationGP,

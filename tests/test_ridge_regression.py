@@ -58,4 +58,4 @@ def test_small(name: str) -> None:
 
 @pytest.mark.parametrize("name", LARGE)
 def test_beyond_the_size_where_gpytorch_iterates(name: str) -> None:
-    check_ridge(name, 1500)
+    check_ridge(name, 850)

@@ -18,6 +18,7 @@ from gp_distributions import (
 from gp_distributions.kernels import default_kernels
 from gp_distributions.measures.inputs import Inputs
 
+pytestmark = pytest.mark.usefixtures("short_fits")
 COLUMNS = ["signal", "income", "education"]
 UNITS = torch.tensor([1.0, 15_000.0, 2.0], dtype=torch.float64)
 OFFSETS = torch.tensor([0.0, 40_000.0, 12.0], dtype=torch.float64)
@@ -52,13 +53,7 @@ def by_estimator(X: Inputs, y: Tensor, new: Inputs) -> Tensor:
     return torch.from_numpy(DistributionGPRegressor(restarts=0).fit(X, y).predict(new))
 
 
-@pytest.mark.parametrize(
-    ("read", "predict"),
-    [
-        (of_mixed, by_model),
-        (of_clouds, by_estimator),
-    ],
-)
+@pytest.mark.parametrize(("read", "predict"), [(of_mixed, by_model), (of_clouds, by_estimator)])
 def test_predictions_do_not_depend_on_units(
     read: Callable[[PointClouds], Inputs], predict: Callable[[Inputs, Tensor, Inputs], Tensor]
 ) -> None:

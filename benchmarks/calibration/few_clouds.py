@@ -98,7 +98,7 @@ def distances(name: str, quick: bool) -> tuple[Tensor, Tensor]:
 
 def airfoils(quick: bool) -> Pool:
     """Outlines of airfoils and their lift to drag."""
-    _, clouds, y = shapes.airfoil_clouds(*((60, 32) if quick else (None, 128)))
+    _, clouds, y = shapes.airfoil_clouds(*((20, 32) if quick else (None, 128)))
     return clouds, y, gd.SlicedWasserstein(2)
 
 
@@ -111,21 +111,21 @@ def turned_airfoils(quick: bool) -> Pool:
 
 def cells(quick: bool) -> Pool:
     """Outlines of cells; their circularity."""
-    outlines = load_cells().outlines[: 60 if quick else None]
+    outlines = load_cells().outlines[: 20 if quick else None]
     clouds = gd.PointClouds.from_curves(outlines, atoms=32 if quick else 128)
     return clouds, shapes.circularity(outlines).log(), gd.RigidSlicedWasserstein(2)
 
 
 def some_molecules(quick: bool) -> Pool:
     """Pairs of atoms; atomisation energies."""
-    found = load_molecules(60 if quick else 500, seed=FIRST_SEED)
+    found = load_molecules(20 if quick else 500, seed=FIRST_SEED)
     energies = torch.from_numpy(molecules.atomisation(found))
     return molecules.pairs(found.clouds), energies, molecules.sliced()
 
 
 def digits(quick: bool) -> Pool:
     """Images of digits as distributions; their total intensity."""
-    images = load_digits().images[: 60 if quick else 800]
+    images = load_digits().images[: 20 if quick else 800]
     y = torch.from_numpy(images.sum((1, 2)))
     return gd.PointClouds.from_images(images), y, gd.SlicedWasserstein(2)
 
@@ -180,7 +180,7 @@ def tasks(quick: bool) -> Iterator[tuple[str, Callable[[int], Draw]]]:
     """Yield the name of each task, and a function that draws data for a seed."""
     for size in SIZES[:1] if quick else SIZES:
         yield f"airfoils, T={size}", partial(looked_up, "airfoils", quick, size, None)
-    test = 30 if quick else TEST
+    test = 5 if quick else TEST
     for name in _POOLS:
         if name != "airfoils" and (name not in _NEEDED or find_spec(_NEEDED[name])):
             yield name, partial(looked_up, name, quick, FEW, test)

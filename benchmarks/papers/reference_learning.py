@@ -168,7 +168,7 @@ def run(options: Options) -> list[Row]:
             ) -> gd.SinkhornPotential:
                 return gd.SinkhornPotential(reference(kind, dim, seed), epsilon=epsilon)
 
-            steps = 5 if options.quick else 50
+            steps = 2 if options.quick else 50
             found, path = compare_ways(f"toy d={dim} {kind}", data, start, "gaussian", steps)
             if not rows:
                 from gp_distributions.plotting import plot_reference_path

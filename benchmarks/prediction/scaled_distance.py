@@ -66,11 +66,13 @@ class Task:
     dim: int
 
 
-def marker_bags(seed: int, num: int = TRAIN + TEST, dim: int = 12) -> tuple[gd.PointClouds, Tensor]:
+def marker_bags(
+    seed: int, num: int = TRAIN + TEST, dim: int = 12, least: int = 100
+) -> tuple[gd.PointClouds, Tensor]:
     """Draw bags of which 3 markers matter, and their targets."""
     rng = np.random.default_rng(seed)
     means, spreads = rng.standard_normal((num, dim)), rng.uniform(0.5, 2.0, (num, dim))
-    sizes = np.exp(rng.uniform(math.log(100), math.log(300), num)).round().astype(int)
+    sizes = np.exp(rng.uniform(math.log(least), math.log(3 * least), num)).round().astype(int)
     clouds = gd.PointClouds.from_list(
         [
             mean + spread * rng.standard_normal((size, dim))
@@ -84,14 +86,14 @@ def marker_bags(seed: int, num: int = TRAIN + TEST, dim: int = 12) -> tuple[gd.P
 def bags(seed: int, quick: bool) -> Task:
     """Draw bags of which 3 of 12 markers matter."""
     train, test, dim = (12, 6, 4) if quick else (TRAIN, TEST, 12)
-    X, y = marker_bags(seed, train + test, dim)
+    X, y = marker_bags(seed, train + test, dim, 10 if quick else 100)
     return Task(X, y, slice(train), slice(train, None), kernel_of, dim)
 
 
 def patients(seed: int, quick: bool) -> Task:
     """Draw patients, whose cells, age and arm matter."""
     train, test, dim = (12, 6, 4) if quick else (150, 150, 12)
-    sizes = (20, 60) if quick else (200, 3000)
+    sizes = (10, 20) if quick else (200, 3000)
     drawn = random_patients(train + test, dim=dim, sizes=sizes, seed=seed)
     X, y = drawn.inputs, torch.from_numpy(drawn.response)
 
@@ -177,12 +179,10 @@ def run(options: Options) -> list[Row]:
     ):
         found: dict[str, list[Scores]] = {}
         for index in progress(range(seeds), name):
-            task = make(first + index, options.quick)
-            for model, result in fits(task):
+            for model, result in fits(make(first + index, options.quick)):
                 found.setdefault(model, []).append(result)
         for model, scores in found.items():
-            pairs = zip(scores, found["without"], strict=False)
-            gains = [ours["r2"] - other["r2"] for ours, other in pairs]
+            gains = [a["r2"] - b["r2"] for a, b in zip(scores, found["without"], strict=False)]
             places = [one["place"] for one in scores if "place" in one]
             mean = means(scores)
             rows.append(

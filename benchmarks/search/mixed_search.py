@@ -88,7 +88,7 @@ def outcome(values: list[float]) -> Outcome:
 
 def run(options: Options) -> list[Row]:
     """Search by each method."""
-    size, count, evaluations = (60, 2, 12) if options.quick else (None, 10, 40)
+    size, count, evaluations = (20, 2, 11) if options.quick else (None, 10, 40)
     foils = some_airfoils(size)
     ratio = partial(ratio_of, kulfan_parameters(foils))
     clouds = scaled(gd.PointClouds.from_curves(foils.outlines, atoms=ATOMS))

@@ -9,10 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from botorch.acquisition import (
-    LogExpectedImprovement,
-    PosteriorMean,
-)
+from botorch.acquisition import LogExpectedImprovement, PosteriorMean
 from torch import Tensor
 
 from gp_distributions import (

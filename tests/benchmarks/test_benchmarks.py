@@ -14,6 +14,7 @@ import torch
 from sklearn.model_selection import StratifiedKFold
 
 from benchmarks import everything, harness, judging, report
+from benchmarks.league.tables import search
 from benchmarks.papers import machines, support_measure_machines
 from benchmarks.prediction import distance_comparison
 from benchmarks.scripts import is_long, scripts
@@ -50,7 +51,9 @@ def test_results_are_those_of_the_recorded_rows() -> None:
 
 
 # What a quick run still takes long for, and what is put in its place.
+FEW_STEPS = {"maxiter": 2, "n_burnin": 10}
 SMALLER: dict[str, dict[str, Any]] = {
+    "blades": {"search": lambda made, *given: search(made.set_params(max_iter=5), *given)},
     "compared_search": {
         "searches": lambda task, ways, seeds, whole=compared_search.searches: whole(
             task, dict(list(ways.items())[::2]), seeds[:1]
@@ -63,7 +66,7 @@ SMALLER: dict[str, dict[str, Any]] = {
         "FUNCTIONS": dict(list(recipe_search.FUNCTIONS.items())[:1]),
         "fit_gpytorch_mll": lambda mll: mll.eval(),
         "optimize_acqf": lambda *given, whole=recipe_search.optimize_acqf, **options: whole(
-            *given, **options | {"num_restarts": 1, "raw_samples": 4, "options": {"maxiter": 2}}
+            *given, **options | {"num_restarts": 1, "raw_samples": 4, "options": FEW_STEPS}
         ),
     },
     "sinkhorn_toy": {"LENGTHSCALES": (1.0, 2.0), "RIDGES": (1e-6,)},

@@ -1,6 +1,7 @@
 """The choice between an isotropic kernel and a mixture over principal components."""
 
 import pickle
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,7 @@ from gp_distributions import (
     load,
     save,
 )
+from gp_distributions.fitting import ascent, choosing, lbfgs
 from gp_distributions.fitting.choosing import choose_metric, choose_normals_factor
 from gp_distributions.fitting.sampling_noise import learn_sampling_noise
 
@@ -199,9 +201,17 @@ def marked(num: int, *, geometric: bool = False) -> tuple[PointClouds, torch.Ten
     return PointClouds(means + noise, geometric=geometric), torch.sin(2 * means[:, 0, 0])
 
 
+def fitted(model: DistributionGP) -> DistributionGP:
+    """A rough fit, of which two folds choose the metric."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(choosing, "_FOLDS", 2)
+        patch.setattr(ascent, "minimise", partial(lbfgs.minimise, gtol=0.1))
+        return fit(model, restarts=0, progress=False)
+
+
 @pytest.fixture(scope="module")
 def scaled() -> DistributionGP:
-    return fit(DistributionGP(*marked(100)), restarts=0)
+    return fitted(DistributionGP(*marked(100)))
 
 
 @pytest.mark.parametrize("kind", ["one output", "several outputs"])
@@ -211,7 +221,7 @@ def test_coordinates_that_matter_have_large_scales(
     X, y = marked(100)
     model = scaled
     if kind == "several outputs":
-        model = fit(SharedKernelGP(X, torch.stack([y, -y], -1)), restarts=0)
+        model = fitted(SharedKernelGP(X, torch.stack([y, -y], -1)))
     scales = model.covar_module.base_kernel.distance.scales
     assert scales[0] > 3 * scales[1:].max()
     assert model.choice is not None
@@ -223,7 +233,7 @@ def test_coordinates_that_matter_have_large_scales(
 
 
 def test_sampling_noise_is_that_of_the_scaled_coordinates() -> None:
-    model = fit(DistributionGP(*marked(100), sampling_noise=True), restarts=0)
+    model = fitted(DistributionGP(*marked(100), sampling_noise=True))
     assert model.choice is not None
     assert model.choice.scales
     found = model.likelihood.sampling_noise.clone()
@@ -234,11 +244,12 @@ def test_sampling_noise_is_that_of_the_scaled_coordinates() -> None:
 def test_a_fit_forgets_earlier_scales(scaled: DistributionGP) -> None:
     model = DistributionGP(*marked(100))
     model.covar_module.base_kernel.distance.scales[1] = 50.0
-    fit(model, restarts=0)
+    fitted(model)
     scales = [each.covar_module.base_kernel.distance.scales for each in (scaled, model)]
     assert torch.equal(*scales)
 
 
+@pytest.mark.usefixtures("shortest_fits")
 @pytest.mark.parametrize("kind", ["few bags", "shapes", "labels"])
 def test_other_coordinates_count_alike(kind: str) -> None:
     X, y = marked(99 if kind == "few bags" else 100, geometric=kind == "shapes")

@@ -34,7 +34,7 @@ from gp_distributions.sharding.checkpoint import Checkpoint
 from gp_distributions.sharding.parquet import ParquetPiece
 from gp_distributions.sharding.passes import run
 
-COUNT = 120
+COUNT = 60
 IMPORTED = ["distributed", "gp_distributions.saving", "torch.fx.experimental.symbolic_shapes"]
 
 
@@ -53,7 +53,7 @@ def clouds() -> PointClouds:
 
 
 def write(folder: Path) -> Path:
-    """Write the data as Parquet files of 30 bags."""
+    """Write the data as Parquet files of 15 bags."""
     folder.mkdir()
     sizes, atoms, targets = data()
     bag = np.repeat(np.arange(COUNT), sizes)
@@ -61,14 +61,14 @@ def write(folder: Path) -> Path:
     columns["x0"] = np.sin(targets)[bag]  # a second output
     table = pa.table(columns)
     for number in range(4):
-        rows = np.flatnonzero(bag // 30 == number)
+        rows = np.flatnonzero(bag // 15 == number)
         pq.write_table(table.slice(rows[0], len(rows)), folder / f"part-{number}.parquet")
     return folder
 
 
 def shards(folder: Path) -> ShardedClouds:
     return ShardedClouds.from_parquet(
-        folder, bag="bag", columns=["x", "y"], target="target", piece_atoms=80
+        folder, bag="bag", columns=["x", "y"], target="target", piece_atoms=40
     )
 
 
@@ -205,7 +205,7 @@ def test_workers_read_the_pieces(
 def labelled(folder: Path) -> ShardedClouds:
     """The pieces with the signs of the targets as labels."""
     labels = dict(enumerate((data()[2] > 0).astype(float)))
-    names: Any = {"bag": "bag", "columns": ["x", "y"], "targets": labels, "piece_atoms": 80}
+    names: Any = {"bag": "bag", "columns": ["x", "y"], "targets": labels, "piece_atoms": 40}
     return ShardedClouds.from_parquet(folder, **names)
 
 
@@ -223,7 +223,7 @@ def test_empty_partitions_add_nothing() -> None:
         shards = ShardedClouds.from_delayed(parts, bag="bag", columns=["x", "y"], target=["target"])
         return SparseDistributionGP(shards, num_inducing=300)
 
-    found, expected = model(0, 0, 100, 100, COUNT), model(0, 100, COUNT)
+    found, expected = model(0, 0, 50, 50, COUNT), model(0, 50, COUNT)
     torch.testing.assert_close(
         found.predict(clouds()), expected.predict(clouds()), rtol=1e-6, atol=1e-6
     )
@@ -302,7 +302,7 @@ def test_models_of_other_kinds_resume(
     monkeypatch: pytest.MonkeyPatch,
     pieces_used: list[list[int]],
 ) -> None:
-    names: dict[str, Any] = {"bag": "bag", "columns": ["x", "y"], "piece_atoms": 80}
+    names: dict[str, Any] = {"bag": "bag", "columns": ["x", "y"], "piece_atoms": 40}
     target = ["target", "x0"] if kind == "outputs" else "target"
     data = ShardedClouds.from_parquet(folder, target=target, **names)
 

@@ -13,17 +13,8 @@ from cases import DISTANCES, as_rows, random_clouds
 from gpytorch.kernels import Kernel, ScaleKernel
 from torch import Tensor
 
-from gp_distributions import (
-    DistributionGP,
-    DistributionKernel,
-    SlicedWasserstein,
-)
-from gp_distributions.kernels import (
-    PowerExponential,
-    Profile,
-    RationalQuadratic,
-    StudentT,
-)
+from gp_distributions import DistributionGP, DistributionKernel, SlicedWasserstein
+from gp_distributions.kernels import PowerExponential, Profile, RationalQuadratic, StudentT
 from gp_distributions.kernels.profiles import PROFILES
 from gp_distributions.models import NormalizeClouds
 

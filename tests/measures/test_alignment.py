@@ -140,7 +140,7 @@ def test_refuses() -> None:
 @pytest.mark.parametrize("dim", [2, 3])
 @pytest.mark.parametrize("reflections", [False, True])
 def test_normals_turn_with_their_atoms(dim: int, reflections: bool) -> None:
-    bare = clouds(2, dim)
+    bare = clouds(4 - dim, dim)
     normals = torch.nn.functional.normalize(bare.points, dim=-1)
     shapes = PointClouds(torch.cat([bare.points, normals], -1), bare.weights, num_normals=dim)
     aligned = align(shapes, turned(bare[:1]), reflections=reflections)

@@ -57,11 +57,8 @@ def problem(kind: str) -> tuple[PointClouds, Tensor, dict[str, Tensor]]:
     exposure = torch.tensor(rng.uniform(0.5, 4, len(X)))
     trials = torch.tensor(rng.integers(10, 200, len(X)).astype(float))
     if kind == "poisson":
-        return (
-            X,
-            torch.tensor(rng.poisson(exposure * latent.exp())).double(),
-            {"exposure": exposure},
-        )
+        y = torch.tensor(rng.poisson(exposure * latent.exp())).double()
+        return X, y, {"exposure": exposure}
     if kind == "binomial":
         return X, torch.tensor(rng.binomial(trials, latent.sigmoid())).double(), {"trials": trials}
     return X, 1e3 * (5 + latent + 0.1 * torch.tensor(rng.standard_t(2.5, len(X)))), {}
@@ -117,7 +114,7 @@ def test_gaussian_targets_have_the_exact_posterior_and_marginal_likelihood() -> 
     y = latent[TRAIN] + 0.3 * torch.tensor(rng.normal(size=60))
     kernel = ScaleKernel(SlicedWassersteinKernel(2))
     model = VariationalDistributionGP(X[TRAIN], y, kernel, likelihood=GaussianLikelihood())
-    fit(model, progress=False, options={"ftol": 1e-12, "maxiter": 3000})
+    fit(model, restarts=0, progress=False, options={"ftol": 1e-12, "maxiter": 3000})
     exact = DistributionGP(X[TRAIN], y, model.covar_module, outcome_transform=None)
     exact.mean_module, exact.likelihood = model.mean_module, model.likelihood
     with torch.no_grad():
@@ -211,7 +208,7 @@ def test_likelihoods_of_gpytorch_are_taken(likelihood: Any, tmp_path: Path) -> N
     X, y, _ = problem("poisson")
     y = (y > 1).double() if isinstance(likelihood, BernoulliLikelihood) else y
     model = VariationalDistributionGP(X[TRAIN], y[TRAIN], likelihood=likelihood, num_inducing=30)
-    fit(model, progress=False)
+    fit(model, restarts=0, progress=False)
     lower, upper = model.interval(X[TEST])
     assert ((lower <= y[TEST]) & (y[TEST] <= upper)).double().mean() > 0.88
     save(model, tmp_path / "model.gp")

@@ -65,9 +65,9 @@ def test_points_with_zero_weight_stay() -> None:
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="measures memory on Linux")
 def test_memory_of_one_large_bag(children: Children) -> None:
-    """Padded, ten bags take 480 MB and their rows as much again; five smaller bags take 46 MiB."""
+    """Padded, ten bags take 240 MB and their rows as much again; five smaller bags take 46 MiB."""
     peak, *more = children.call(memory_of_one_large_bag)
-    assert peak < 400
+    assert peak < 200
     # The rows of the large bag take 9 MiB, those of ten such bags 92 MiB.
     assert max(more) < 40
 
