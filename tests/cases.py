@@ -18,12 +18,7 @@ from gp_distributions.distances import (
 )
 from gp_distributions.kernels.profiles import PROFILES
 from gp_distributions.models import KernelRidgeClassifier, MixtureClassifier, NormalizeClouds
-from gp_distributions.testing.clouds import (
-    Clouds,
-    random_clouds,
-    random_gaussians,
-    random_mixtures,
-)
+from gp_distributions.testing.clouds import Clouds, random_clouds, random_gaussians, random_mixtures
 from gp_distributions.testing.clouds import pack_clouds as as_rows
 
 Module = TypeVar("Module", bound=torch.nn.Module)

@@ -7,14 +7,17 @@ import math
 import os
 import warnings
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import torch
 
+from gp_distributions.fitting.ascent import ascending
 from gp_distributions.fitting.atom_lengthscale import Lengthscale, lengthscales_to_try
 from gp_distributions.fitting.choosing import choose_metric
 from gp_distributions.fitting.marginal_likelihood import fit, maximise_likelihood
+from gp_distributions.fitting.scales import choose_scales, has_choice_of_scales
 from gp_distributions.fitting.sparse import fit_sparse
 from gp_distributions.measures.arrays import positive
 from gp_distributions.models.classification import ClassificationGP
@@ -60,9 +63,58 @@ def fit_classifier(
     if not concentrations:
         raise ValueError("Expected at least one concentration in alpha_epsilons.")
     temperatures = _TEMPERATURES if temperature is None else [positive(temperature, "temperature")]
-    maximise = fit_sparse if isinstance(model, SparseClassificationGP) else maximise_likelihood
+    select = partial(
+        _selected,
+        model,
+        concentrations=concentrations,
+        temperatures=temperatures,
+        checkpoint=checkpoint,
+        options=options,
+    )
+    chooses = isinstance(model, ClassificationGP) and model.chooses_metric
     if isinstance(model, ClassificationGP):
         model.mixture = model.choice = None
+    if chooses and options.get("init", "median") == "median":
+        model.covar_module.base_kernel.distance.scales.fill_(1.0)
+    best = select()
+    best.restore(model)
+    if isinstance(model, ClassificationGP) and model.chooses_metric:
+        given = {name: options[name] for name in ("seed", "options", "progress") if name in options}
+        if _choose_scales(model, **given):
+            try:
+                best = select()
+            finally:
+                best.restore(model)
+        choose_metric(model, **given)
+    return model
+
+
+@torch.enable_grad()
+def _choose_scales(
+    model: ClassificationGP,
+    *,
+    seed: int = 0,
+    options: dict[str, Any] | None = None,
+    progress: bool = True,
+) -> bool:
+    """Choose the scales of coordinates of a fitted model, and return whether they have changed."""
+    if not has_choice_of_scales(model):
+        return False
+    with ascending(model, "Learning scales", options, progress=progress) as ascent:
+        return choose_scales(model, seed=seed, tick=ascent.tick)
+
+
+def _selected(
+    model: Classifier,
+    *,
+    concentrations: Sequence[float],
+    temperatures: Sequence[float],
+    checkpoint: str | os.PathLike[str] | None,
+    options: dict[str, Any],
+) -> _Fitted:
+    """Fit a classifier at each concentration, and return the best of these."""
+    options = dict(options)
+    maximise = fit_sparse if isinstance(model, SparseClassificationGP) else maximise_likelihood
     many = isinstance(model, SparseClassificationGP) or len(model.likelihood.labels) > _MANY
     start = copy.deepcopy(model.state_dict())
     before = model.alpha_epsilon, model.temperature
@@ -85,7 +137,7 @@ def fit_classifier(
                 if lengthscale is not None:
                     lengthscale.set()
                 model.alpha_epsilon = alpha_epsilon
-                model.temperature = 1.0 if temperature is None else temperature
+                model.temperature = temperatures[0] if len(temperatures) == 1 else 1.0
                 if checkpoint is not None:
                     options["checkpoint"] = Path(checkpoint) / f"alpha_epsilon={alpha_epsilon!r}"
                 step = f"Fitting alpha_epsilon={alpha_epsilon:g}, {number} of {total}"
@@ -104,11 +156,7 @@ def fit_classifier(
             model.eval()
             raise
     assert best is not None
-    best.restore(model)
-    if isinstance(model, ClassificationGP) and model.chooses_metric:
-        names = ("seed", "options", "progress")
-        choose_metric(model, **{name: options[name] for name in names if name in options})
-    return model
+    return best
 
 
 def fit_classification(model: Any, **options: Any) -> Any:

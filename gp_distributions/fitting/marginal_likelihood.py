@@ -35,6 +35,7 @@ from gp_distributions.fitting.scales import (
 from gp_distributions.fitting.starts import make_smooth, median_distances, scatter, start_at_medians
 from gp_distributions.measures.arrays import integer
 from gp_distributions.measures.described import described
+from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.warnings import (
     CostWarning,
@@ -193,10 +194,12 @@ def maximise_likelihood(
     scaled = learned_scales(model)
     with ascending(model, description, options, progress=progress) as ascent:
         with fixed_scales(scaled), collected(JitterWarning) as jitter:
-            chooses = isinstance(model, DistributionGP) and model.chooses_metric
-            if chooses:
-                if init == "median":
-                    model.covar_module.base_kernel.distance.scales.fill_(1.0)
+            default = isinstance(model, DistributionGP) and model.chooses_metric
+            # Scales of a classifier follow at the best concentration.
+            chooses = default and not isinstance(model, ClassificationGP)
+            if chooses and init == "median":
+                model.covar_module.base_kernel.distance.scales.fill_(1.0)
+            if default:
                 choose_normals_factor(model, seed=seed, tick=ascent.tick)
             again = bool(scaled) or (chooses and has_choice_of_scales(model))
             best = _best(ascent, init, restarts, seed, loose=again)

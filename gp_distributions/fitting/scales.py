@@ -15,6 +15,7 @@ from linear_operator import to_linear_operator
 from linear_operator.operators import AddedDiagLinearOperator, DiagLinearOperator
 from linear_operator.utils.errors import NanError, NotPSDError
 from torch import Tensor
+from torch.distributions import Normal
 
 from gp_distributions.distances.embedded_rows import EmbeddedRows, Rows
 from gp_distributions.distances.scaled import ScaledDistance
@@ -26,8 +27,9 @@ from gp_distributions.kernels.covariances import covariance
 from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.exact_inference import ExactMultivariateNormal
-from gp_distributions.numerics.densities import conditional_log_densities
+from gp_distributions.numerics.densities import conditional_moments
 from gp_distributions.numerics.linear_algebra import cholesky
+from gp_distributions.numerics.predictions import expected_softmax, log_probabilities
 from gp_distributions.rows.clouds import drop_copies
 
 # Values of all parameters, by name.
@@ -49,9 +51,11 @@ _LEAST = 0.01
 # the second: the lengthscale of a category that does not matter would otherwise overflow.
 _FARTHEST, _LARGEST = 7.0, 30.0
 # A model without a kernel learns the scales of at most so many coordinates, from at least so many bags.
-_COORDINATES, _FEWEST = 20, 100
+_COORDINATES, _FEWEST = 50, 100
 # Logarithm of a scale at which a coordinate does not count.
 _NOTHING = -30.0
+# Labels whose probability is too small for a number count as the smallest.
+_TINY = 1e-30
 
 
 def learned_scales(model: ExactGP) -> list[ScaledDistance]:
@@ -100,8 +104,8 @@ def learn_scales(
     Without a guard, learned scales can overfit. Therefore they are also learned once for each of 5 folds
     without its targets, with the stand-in and from what is best on all bags. The scales of the
     model change only if the held-out targets are more likely, given the distance itself, with learned
-    scales than without: if the mean gain in log density exceeds 0.01 and ``errors`` of its standard
-    errors. The ``decision`` of each distance says so.
+    scales than without: if the mean gain in log density, or in log probability of labels, exceeds 0.01
+    and ``errors`` of its standard errors. The ``decision`` of each distance says so.
 
     At most 256 random bags are used. :func:`fit` then fits the other hyperparameters again, to all data
     with the new scales.
@@ -158,12 +162,11 @@ def choose_scales(
     """Choose the scales of the coordinates of the isotropic default, in place, by :func:`learn_scales`.
 
     Nobody asked for them, so the gain must exceed two standard errors. Scales learned from fewer than
-    100 bags would make intervals too short, and the transformed targets of classifiers do not tell how
-    likely labels are.
+    100 bags would make intervals too short.
 
     Args:
         model: A fitted model in training mode, whose kernel is the default one. The scales of shapes,
-            whose axes compare, stay, and so do those of more than 20 coordinates.
+            whose axes compare, stay, and so do those of more than 50 coordinates.
         seed: Random seed, as for :func:`learn_scales`.
         tick: Function that is called at each evaluation of the marginal likelihood.
 
@@ -190,7 +193,6 @@ def has_choice_of_scales(model: DistributionGP) -> bool:
     return (
         1 < distance.dim <= _COORDINATES
         and not distance.geometric
-        and not isinstance(model, ClassificationGP)
         and not stays_at_start(model)
         and model.train_targets.shape[-1] >= _FEWEST
     )
@@ -347,7 +349,7 @@ class _Ascent:
         """Compute the log densities of the targets of other bags, given those of the bags ``kept``.
 
         Scales are those in ``values``, to which the other hyperparameters are fitted. Densities are
-        means over the outputs.
+        means over the outputs; those of labels are log probabilities.
 
         Args:
             values: Values at the start.
@@ -362,14 +364,20 @@ class _Ascent:
         with torch.no_grad():
             errors, covariances, noise = self._prior()
             noisy = covariances[..., kept, :][..., kept] + torch.diag_embed(noise[..., kept])
-            densities = conditional_log_densities(
-                errors[..., ~kept],
+            mean, variance = conditional_moments(
                 covariances[..., kept, :][..., ~kept],
                 covariances.diagonal(dim1=-2, dim2=-1)[..., ~kept],
-                noise[..., ~kept],
                 given=errors[..., kept],
                 factor=cholesky(noisy),
             )
+            errors = errors[..., ~kept] - mean
+            if isinstance(self.model, ClassificationGP):
+                labels = self.model.likelihood.labels[self.bags[~kept]]
+                latent = (self.targets[..., ~kept] - errors).mT
+                chances = expected_softmax(latent, variance.sqrt().mT).clamp_min(_TINY)
+                densities = log_probabilities(chances, labels, [1.0]).mT
+            else:
+                densities = Normal(0.0, (variance + noise[..., ~kept]).sqrt()).log_prob(errors)
             return densities.reshape(-1, densities.shape[-1]).mean(0).double().cpu(), found
 
     def climb(

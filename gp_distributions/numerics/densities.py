@@ -200,7 +200,25 @@ def conditional_log_densities(
 
     Source: Rasmussen and Williams 2006, eq. 2.22 to 2.24.
     """
+    mean, variance = conditional_moments(across, variances, given=given, factor=factor)
+    variance = variance + noise
+    return -0.5 * ((2 * math.pi * variance).log() + (errors - mean).square() / variance)
+
+
+def conditional_moments(
+    across: Tensor, variances: Tensor, *, given: Tensor, factor: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Mean and variance of each of some values of a Gaussian process, given others.
+
+    Args:
+        across: As for :func:`conditional_log_densities`, and so are the others.
+        variances: Prior variances of the function.
+        given: Differences of the given values from their prior means.
+        factor: Lower Cholesky factor of the covariance matrix of the given values.
+
+    Returns:
+        Two ``batch_shape x M`` tensors; the mean is that of the difference from the prior mean.
+    """
     solved = torch.cholesky_solve(across, factor)
     mean = (solved.mT @ given.unsqueeze(-1)).squeeze(-1)
-    variance = (variances - (across * solved).sum(-2)).clamp_min(0) + noise
-    return -0.5 * ((2 * math.pi * variance).log() + (errors - mean).square() / variance)
+    return mean, (variances - (across * solved).sum(-2)).clamp_min(0)

@@ -5,11 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from botorch.acquisition import (
-    LogExpectedImprovement,
-    qKnowledgeGradient,
-    qLogExpectedImprovement,
-)
+from botorch.acquisition import LogExpectedImprovement, qKnowledgeGradient, qLogExpectedImprovement
 from botorch.exceptions import UnsupportedError
 from botorch.sampling import SobolQMCNormalSampler
 from gpytorch.kernels import ScaleKernel

@@ -16,12 +16,7 @@ from gpytorch.kernels import ScaleKernel
 from linear_operator.utils.errors import NotPSDError
 from torch import Tensor
 
-from gp_distributions import (
-    DistributionGP,
-    PointClouds,
-    PrincipalDistance,
-    SlicedWassersteinKernel,
-)
+from gp_distributions import DistributionGP, PointClouds, PrincipalDistance, SlicedWassersteinKernel
 from gp_distributions.bayesopt import (
     CheckpointError,
     Decoder,

@@ -28,11 +28,7 @@ from gp_distributions import (
 from gp_distributions.fitting import ascent
 from gp_distributions.fitting.lbfgs import Minimum
 from gp_distributions.fitting.starts import start_at_medians
-from gp_distributions.warnings import (
-    ConvergenceWarning,
-    UndeterminedWarning,
-    silenced,
-)
+from gp_distributions.warnings import ConvergenceWarning, UndeterminedWarning, silenced
 
 CLOUDS = random_clouds(40, sizes=(5, 20))
 ROWS = as_rows(CLOUDS)

@@ -145,3 +145,17 @@ def test_lengthscales_that_overflow_stop_nothing() -> None:
     assert scales.learn_scales(model.train(), [distance])
     assert distance.scales.argmax() == 0
     assert bool((distance.scales[0] > 3 * distance.scales[1:]).all())
+
+
+def test_labels_are_judged_by_their_probabilities(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scales, "_OTHERS", 0)
+    X, y = bags()
+    labels, kept = (y > 0).long(), torch.arange(30) % 5 != 0
+    model = ClassificationGP(X, labels, kernel())
+    part = ClassificationGP(X[kept], labels[kept], model.covar_module)
+    found = part.predict_proba(X[~kept]).gather(-1, labels[~kept, None]).squeeze(-1)
+    ascent = scales._Ascent(model.train(), scales.learned_scales(model), torch.randperm(30), 100, 0)
+    held = kept[ascent.bags]
+    densities, _ = ascent.held_out(ascent.start, held, [])
+    order = ascent.bags[~held].argsort()
+    torch.testing.assert_close(densities[order], found.log(), rtol=1e-6, atol=1e-9)

@@ -4,12 +4,7 @@ import pytest
 import torch
 from gpytorch.kernels import ScaleKernel
 
-from gp_distributions import (
-    GaussianMixtures,
-    Gaussians,
-    MixedInputs,
-    PointClouds,
-)
+from gp_distributions import GaussianMixtures, Gaussians, MixedInputs, PointClouds
 from gp_distributions.kernels import default_kernels
 from gp_distributions.kernels.reading import check_kind
 

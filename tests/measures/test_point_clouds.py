@@ -12,11 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from gp_distributions.measures import (
-    Gaussians,
-    PointClouds,
-    ReferenceMeasure,
-)
+from gp_distributions.measures import Gaussians, PointClouds, ReferenceMeasure
 from gp_distributions.warnings import DistributionWarning, PrecisionWarning
 
 few = settings(deadline=None, max_examples=30)

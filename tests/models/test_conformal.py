@@ -10,10 +10,7 @@ from cases import MODELS, NEW_ROWS, as_rows, random_clouds
 from scipy import stats
 from torch import Tensor
 
-from gp_distributions import (
-    DistributionGPRegressor,
-    PointClouds,
-)
+from gp_distributions import DistributionGPRegressor, PointClouds
 from gp_distributions.judging import coverage
 from gp_distributions.models import ConformalCorrection
 

@@ -12,12 +12,7 @@ from cases import as_rows, random_clouds
 from gpytorch.kernels import RBFKernel, ScaleKernel
 from torch import Tensor
 
-from gp_distributions import (
-    DistributionGP,
-    PointClouds,
-    SlicedWassersteinKernel,
-    fit,
-)
+from gp_distributions import DistributionGP, PointClouds, SlicedWassersteinKernel, fit
 from gp_distributions.warnings import JitterWarning
 
 pytestmark = pytest.mark.usefixtures("short_fits")

@@ -5,9 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from botorch.acquisition import (
-    qKnowledgeGradient,
-)
+from botorch.acquisition import qKnowledgeGradient
 from botorch.models import KroneckerMultiTaskGP, SingleTaskGP
 from botorch.models.transforms.outcome import Log
 from botorch.sampling import IIDNormalSampler, SobolQMCNormalSampler

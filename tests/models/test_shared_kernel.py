@@ -4,22 +4,14 @@ import copy
 
 import pytest
 import torch
-from botorch.acquisition import (
-    qLogNoisyExpectedImprovement,
-)
+from botorch.acquisition import qLogNoisyExpectedImprovement
 from botorch.sampling import SobolQMCNormalSampler
 from cases import random_rows
 from gpytorch.kernels import ScaleKernel
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 
-from gp_distributions import (
-    Decoder,
-    DistributionGP,
-    PointClouds,
-    SlicedWassersteinKernel,
-    fit,
-)
+from gp_distributions import Decoder, DistributionGP, PointClouds, SlicedWassersteinKernel, fit
 from gp_distributions.models import SamplingNoiseLikelihood
 from gp_distributions.models.shared_kernel import SharedKernelGP
 

@@ -13,11 +13,7 @@ from botorch.exceptions.errors import UnsupportedError
 from gpytorch import settings
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import ScaleKernel
-from gpytorch.likelihoods import (
-    BernoulliLikelihood,
-    GaussianLikelihood,
-    NegativeBinomialLikelihood,
-)
+from gpytorch.likelihoods import BernoulliLikelihood, GaussianLikelihood, NegativeBinomialLikelihood
 from gpytorch.mlls import VariationalELBO
 from gpytorch.models import ApproximateGP
 from gpytorch.variational import VariationalStrategy

@@ -5,10 +5,7 @@ import torch
 from torch import Tensor
 
 from gp_distributions.numerics import mean_embeddings
-from gp_distributions.numerics.embedding_kernels import (
-    EMBEDDING_KERNELS,
-    IsotropicKernel,
-)
+from gp_distributions.numerics.embedding_kernels import EMBEDDING_KERNELS, IsotropicKernel
 from gp_distributions.numerics.mean_embeddings import common_atoms as find
 from gp_distributions.numerics.mean_embeddings import inner_products
 

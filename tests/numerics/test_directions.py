@@ -8,11 +8,7 @@ import scipy
 import torch
 from torch import Tensor
 
-from gp_distributions.numerics.directions import (
-    random_directions,
-    random_levels,
-    sphere_directions,
-)
+from gp_distributions.numerics.directions import random_directions, random_levels, sphere_directions
 
 # (dim, number): one and two dimensions, least energy with fewer and more than dim, bases.
 CASES = [(1, 7), (2, 1), (2, 9), (3, 1), (3, 2), (3, 40), (5, 40), (10, 40), (3, 600), (7, 700)]

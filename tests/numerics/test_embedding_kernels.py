@@ -9,10 +9,7 @@ import torch
 from scipy.integrate import quad
 from torch import Tensor
 
-from gp_distributions.numerics.embedding_kernels import (
-    EMBEDDING_KERNELS,
-    IsotropicKernel,
-)
+from gp_distributions.numerics.embedding_kernels import EMBEDDING_KERNELS, IsotropicKernel
 
 
 def matern52(r: float) -> float:

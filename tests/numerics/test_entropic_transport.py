@@ -5,10 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from gp_distributions.numerics.entropic_transport import (
-    conditional_plan,
-    transport_potentials,
-)
+from gp_distributions.numerics.entropic_transport import conditional_plan, transport_potentials
 
 
 def problem(

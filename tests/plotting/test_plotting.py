@@ -11,11 +11,7 @@ from linear_operator import to_linear_operator
 from matplotlib.colors import to_rgb
 from matplotlib.transforms import Bbox
 
-from gp_distributions import (
-    PointClouds,
-    ReferenceMeasure,
-    SinkhornPotential,
-)
+from gp_distributions import PointClouds, ReferenceMeasure, SinkhornPotential
 from gp_distributions.judging import (
     ComparisonEntry,
     Relevance,

@@ -11,13 +11,7 @@ import nbformat
 import pytest
 
 from gp_distributions.datasets import airfoils
-from tutorials.__main__ import (
-    TutorialError,
-    cell_id,
-    digest,
-    notebooks,
-    run,
-)
+from tutorials.__main__ import TutorialError, cell_id, digest, notebooks, run
 
 NOTEBOOKS = notebooks()
 LARGEST = 300_000  # bytes
