@@ -11,9 +11,9 @@ r"""What do learned scales of coordinates gain where few coordinates matter, and
 
 The kernels use SW2 and Matern 5/2, ``without`` and with a :class:`ScaledDistance`; a model with ``no
 kernel`` chooses by itself whether to learn scales, before its metric. The settings were chosen on bags
-and patients of the seeds 1000, 1001, ... and on the airfoils of splits 5 to 9, the limit of 50 markers
-on other draws. The seeds reported are 3000, 3001, ... for bags and patients, and the splits 0, 1, ... for
-airfoils. Split 0 had been looked at in an earlier state of the method.
+and patients of the seeds 1000, 1001, ... and on the airfoils of splits 5 to 9; the limit of 50 markers
+on other draws. The seeds reported are 3000, 3001, ... for bags and patients, and the splits 0, 1, ...
+for airfoils. Split 0 had been looked at in an earlier state of the method.
 
 Columns: ``r2``, ``coverage`` of 95% intervals and ``nlpd`` are means over seeds; ``gain`` is the mean
 gain in ``r2`` over ``without`` and ``least_gain`` the smallest of a seed; ``on_top`` is the number of
