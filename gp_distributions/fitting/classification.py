@@ -55,6 +55,9 @@ def fit_classifier(
     If a fit is interrupted without a checkpoint, the best of the concentrations already fitted is kept.
     With a checkpoint, each concentration has a folder within it.
 
+    A model without a kernel then chooses scales of coordinates at the best concentration; if they change,
+    all concentrations are fitted again.
+
     Raises:
         ValueError: If ``alpha_epsilons`` is empty or contains a value that is not positive, if
             ``temperature`` is not positive, or if leave-one-out probabilities are NaN.
@@ -71,11 +74,10 @@ def fit_classifier(
         checkpoint=checkpoint,
         options=options,
     )
-    chooses = isinstance(model, ClassificationGP) and model.chooses_metric
     if isinstance(model, ClassificationGP):
         model.mixture = model.choice = None
-    if chooses and options.get("init", "median") == "median":
-        model.covar_module.base_kernel.distance.scales.fill_(1.0)
+        if model.chooses_metric and options.get("init", "median") == "median":
+            model.covar_module.base_kernel.distance.scales.fill_(1.0)
     best = select()
     best.restore(model)
     if isinstance(model, ClassificationGP) and model.chooses_metric:
@@ -89,6 +91,7 @@ def fit_classifier(
     return model
 
 
+@torch.inference_mode(False)
 @torch.enable_grad()
 def _choose_scales(
     model: ClassificationGP,
