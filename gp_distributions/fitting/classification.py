@@ -55,8 +55,8 @@ def fit_classifier(
     If a fit is interrupted without a checkpoint, the best of the concentrations already fitted is kept.
     With a checkpoint, each concentration has a folder within it.
 
-    A model without a kernel then chooses scales of coordinates at the best concentration; if they change,
-    all concentrations are fitted again.
+    A model without a kernel then chooses scales of coordinates at the best concentration. If they
+    change, all concentrations are fitted again.
 
     Raises:
         ValueError: If ``alpha_epsilons`` is empty or contains a value that is not positive, if
