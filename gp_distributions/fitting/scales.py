@@ -50,8 +50,9 @@ _LEAST = 0.01
 # The logarithms of scales stay within the first distance of zero, and those of other parameters within
 # the second: the lengthscale of a category that does not matter would otherwise overflow.
 _FARTHEST, _LARGEST = 7.0, 30.0
-# A model without a kernel learns the scales of at most so many coordinates, from at least so many bags.
-_COORDINATES, _FEWEST = 50, 100
+# A model without a kernel learns the scales of at most so many coordinates, from at least so many bags,
+# or labels, which tell less than numbers.
+_COORDINATES, _FEWEST, _LABELS = 50, 100, 200
 # Logarithm of a scale at which a coordinate does not count.
 _NOTHING = -30.0
 # Labels whose probability is too small for a number count as the smallest.
@@ -162,7 +163,7 @@ def choose_scales(
     """Choose the scales of the coordinates of the isotropic default, in place, by :func:`learn_scales`.
 
     Nobody asked for them, so the gain must exceed two standard errors. Scales learned from fewer than
-    100 bags would make intervals too short.
+    100 bags, or 200 labels, would make intervals too short.
 
     Args:
         model: A fitted model in training mode, whose kernel is the default one. The scales of shapes,
@@ -190,11 +191,12 @@ def choose_scales(
 def has_choice_of_scales(model: DistributionGP) -> bool:
     """Whether :func:`choose_scales` chooses scales for a model whose kernel is the default one."""
     distance = model.covar_module.base_kernel.distance
+    least = _LABELS if isinstance(model, ClassificationGP) else _FEWEST
     return (
         1 < distance.dim <= _COORDINATES
         and not distance.geometric
         and not stays_at_start(model)
-        and model.train_targets.shape[-1] >= _FEWEST
+        and model.train_targets.shape[-1] >= least
     )
 
 

@@ -218,7 +218,7 @@ def scaled() -> DistributionGP:
 def test_coordinates_that_matter_have_large_scales(
     kind: str, scaled: DistributionGP, tmp_path: Path
 ) -> None:
-    X, y = marked(160 if kind == "labels" else 100)
+    X, y = marked(200 if kind == "labels" else 100)
     model = scaled
     if kind == "several outputs":
         model = fitted(SharedKernelGP(X, torch.stack([y, -y], -1)))
