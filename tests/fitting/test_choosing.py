@@ -252,10 +252,11 @@ def test_a_fit_forgets_earlier_scales(scaled: DistributionGP) -> None:
 
 
 @pytest.mark.usefixtures("shortest_fits")
-@pytest.mark.parametrize("kind", ["few bags", "shapes"])
+@pytest.mark.parametrize("kind", ["few bags", "few labels", "shapes"])
 def test_other_coordinates_count_alike(kind: str) -> None:
-    X, y = marked(99 if kind == "few bags" else 100, geometric=kind == "shapes")
-    model = fit(DistributionGP(X, y), restarts=0, progress=False)
+    X, y = marked({"few bags": 99, "few labels": 199}.get(kind, 100), geometric=kind == "shapes")
+    made = ClassificationGP(X, (y > 0).tolist()) if kind == "few labels" else DistributionGP(X, y)
+    model = fit(made, restarts=0, progress=False)
     assert bool((model.covar_module.base_kernel.distance.scales == 1).all())
     assert model.choice is not None
     assert model.choice.scales == ()
