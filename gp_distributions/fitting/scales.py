@@ -379,7 +379,9 @@ class _Ascent:
                 chances = expected_softmax(latent, variance.sqrt().mT).clamp_min(_TINY)
                 densities = log_probabilities(chances, labels, [1.0]).mT
             else:
-                densities = Normal(0.0, (variance + noise[..., ~kept]).sqrt()).log_prob(errors)
+                # A fold may fail: a gain that is NaN keeps the scales.
+                deviation = (variance + noise[..., ~kept]).sqrt()
+                densities = Normal(0.0, deviation, validate_args=False).log_prob(errors)
             return densities.reshape(-1, densities.shape[-1]).mean(0).double().cpu(), found
 
     def climb(
