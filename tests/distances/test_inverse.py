@@ -216,9 +216,8 @@ def test_warns_of_embeddings_of_no_cloud() -> None:
     with pytest.warns(ConvergenceWarning, match="for 2 of 2 embeddings"):
         far = [invert_embedding(distance, noise, max_iterations=count) for count in (20, 300, 3000)]
     assert (far[1].distances < far[0].distances).all()
-    assert torch.equal(
-        far[1].clouds.points, far[2].clouds.points
-    )  # it ends where nothing is gained
+    # It ends where nothing is gained.
+    assert torch.equal(far[1].clouds.points, far[2].clouds.points)
 
 
 def test_point_mass() -> None:
