@@ -124,7 +124,7 @@ def fits(task: Task) -> Iterator[tuple[str, Scores]]:
     """Fit the models of a task."""
     base = gd.SlicedWasserstein(task.dim)
     ways: dict[str, Distance | None] = {"without": base, "scaled": gd.ScaledDistance(base)}
-    if isinstance(task.X, gd.PointClouds) and not task.X.geometric:
+    if task.dim > 2:
         ways["no kernel"] = None
     for name, distance in ways.items():
         kernel = None if distance is None else task.kernel(distance)

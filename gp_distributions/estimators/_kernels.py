@@ -130,7 +130,7 @@ class ProcessEstimator(DistanceEstimator):
         if self.kernel is not None:
             return copy.deepcopy(self.kernel)
         default = self.distance is None and not self.options and self.profile == "matern52"
-        if default and not isinstance(training, MixedInputs):
+        if default and (self.structure == "product" or not isinstance(training, MixedInputs)):
             return None
         batch_shape = torch.Size(size for size in outputs if size > 1)
         if isinstance(training, MixedInputs):

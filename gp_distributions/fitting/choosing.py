@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
@@ -29,7 +28,8 @@ from gp_distributions.fitting.lbfgs import Pair
 from gp_distributions.fitting.sampling_noise import learn_sampling_noise
 from gp_distributions.fitting.starts import start_at_medians
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
-from gp_distributions.models.choice import ISOTROPIC, MIXTURE, PRINCIPAL, Choice
+from gp_distributions.kernels.reading import default_distances, with_distances
+from gp_distributions.models.choice import ISOTROPIC, MIXTURE, PRINCIPAL, PRODUCT, Choice
 from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.equal_mixture import EqualMixture
@@ -80,7 +80,8 @@ def choose_metric(
     decide by the mean log density of held-out targets, or log probability of held-out labels, of which
     the mixture must gain 0.02. In each, components and hyperparameters are found anew without the fold,
     starting from the hyperparameters that were fitted to all clouds. Of more than 1,000 clouds, a
-    random 500 decide. Fewer than 10 clouds, or equal targets, compare nothing.
+    random 500 decide. Fewer than 10 clouds, or equal targets, compare nothing, and neither do mixed
+    inputs, whose product of kernels stays.
 
     Args:
         model: A fitted model whose kernel is the default one.
@@ -95,6 +96,9 @@ def choose_metric(
             Gaussian profile. The model then takes its kernel, noise and mean.
     """
     model.mixture = model.choice = None
+    if not isinstance(model.covar_module.base_kernel, DistributionKernel):
+        model.choice = _chosen(model, PRODUCT)
+        return
     # The distance of the linear member is the same in all folds.
     others: Others = partial(_unfitted, principal=principal, embeddings=_mean_embeddings(model))
     if alternative == PRINCIPAL:
@@ -114,8 +118,7 @@ def choose_metric(
                 found = _compared(members, others, seed, ascent.tick, alternative)
             gains = found and found[alternative] - found[ISOTROPIC] > _GAIN
             name = alternative if gains else ISOTROPIC
-        distance = model.covar_module.base_kernel.distance
-        factor = distance.normals_factor.item() if distance.num_normals else None
+        choice = _chosen(model, name, found, num_clouds)
         if name != ISOTROPIC and (not fitted or some is not model):
             fitted = _fitted(others(model), seed, ascent)  # those of a subset do not serve all
         if name == MIXTURE:
@@ -125,8 +128,27 @@ def choose_metric(
         elif name == PRINCIPAL:
             for part in ("covar_module", "likelihood", "mean_module"):
                 setattr(model, part, getattr(fitted[0].model, part))
-        scales = () if bool((distance.scales == 1).all()) else tuple(distance.scales.tolist())
-        model.choice = Choice(name, found, _FOLDS if found else 0, num_clouds, factor, scales)
+        model.choice = choice
+
+
+def _chosen(
+    model: DistributionGP,
+    name: str,
+    log_densities: Mapping[str, float] | None = None,
+    num_clouds: int = 0,
+) -> Choice:
+    """Return what was chosen, with the scales and the factor of normals of the default kernel."""
+    distances = default_distances(model.covar_module)
+    factors = [each.normals_factor.item() for each in distances if each.num_normals]
+    scales = [scale for each in distances for scale in each.scales.tolist()]
+    return Choice(
+        name,
+        log_densities or {},
+        _FOLDS if log_densities else 0,
+        num_clouds,
+        factors[0] if factors else None,
+        tuple(scales) if set(scales) != {1.0} else (),
+    )
 
 
 def choose_normals_factor(
@@ -139,19 +161,21 @@ def choose_normals_factor(
         seed: Random seed of the clouds, of which at most 500 count.
         tick: Function that is called at each evaluation of the marginal likelihood.
     """
-    distance = model.covar_module.base_kernel.distance
-    if not distance.num_normals or stays_at_start(model):
+    distances = [each for each in default_distances(model.covar_module) if each.num_normals]
+    if not distances or stays_at_start(model):
         return
     model = on_subset(model, seed=seed)
-    start, losses = values_of(model), {}
-    for factor in _FACTORS:
+    start = values_of(model)
+    for distance in distances:
+        losses = {}
+        for factor in _FACTORS:
+            set_values(model, start)
+            distance.normals_factor = factor
+            start_at_medians(model)
+            ascent = Ascent(model, tick, None)
+            losses[factor] = ascent.maxima(model, [values_of(model)], loose=True)[0].loss
         set_values(model, start)
-        distance.normals_factor = factor
-        start_at_medians(model)
-        ascent = Ascent(model, tick, None)
-        losses[factor] = ascent.maxima(model, [values_of(model)], loose=True)[0].loss
-    set_values(model, start)
-    distance.normals_factor = min(losses, key=losses.__getitem__)
+        distance.normals_factor = min(losses, key=losses.__getitem__)
 
 
 def _fitted(models: Iterable[DistributionGP], seed: int, ascent: Ascent) -> list[_Member]:
@@ -236,8 +260,7 @@ def _compared(
     totals = {ISOTROPIC: 0.0, name: 0.0}
     for train, test in _folds(model, seed):
         part = model.subset(train)
-        shared = {id(m): m for m in model.covar_module.base_kernel.distance.modules()}
-        isotropic = part.with_kernel(copy.deepcopy(model.covar_module, shared))
+        isotropic = part.with_kernel(with_distances(model.covar_module))
         members = [isotropic, *others(part)]
         for member, (start, pairs) in zip(members, fitted, strict=True):
             with torch.no_grad():

@@ -17,8 +17,9 @@ from gp_distributions.fitting.ascent import ascending
 from gp_distributions.fitting.atom_lengthscale import Lengthscale, lengthscales_to_try
 from gp_distributions.fitting.choosing import choose_metric
 from gp_distributions.fitting.marginal_likelihood import fit, maximise_likelihood
-from gp_distributions.fitting.scales import choose_scales, has_choice_of_scales
+from gp_distributions.fitting.scales import choose_scales, distances_to_scale
 from gp_distributions.fitting.sparse import fit_sparse
+from gp_distributions.kernels.reading import default_distances
 from gp_distributions.measures.arrays import positive
 from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.sparse_classification import SparseClassificationGP
@@ -77,7 +78,8 @@ def fit_classifier(
     if isinstance(model, ClassificationGP):
         model.mixture = model.choice = None
         if model.chooses_metric and options.get("init", "median") == "median":
-            model.covar_module.base_kernel.distance.scales.fill_(1.0)
+            for distance in default_distances(model.covar_module):
+                distance.scales.fill_(1.0)
     best = select()
     best.restore(model)
     if isinstance(model, ClassificationGP) and model.chooses_metric:
@@ -101,7 +103,7 @@ def _choose_scales(
     progress: bool = True,
 ) -> bool:
     """Choose the scales of coordinates of a fitted model, and return whether they have changed."""
-    if not has_choice_of_scales(model):
+    if not distances_to_scale(model):
         return False
     with ascending(model, "Learning scales", options, progress=progress) as ascent:
         return choose_scales(model, seed=seed, tick=ascent.tick)

@@ -27,12 +27,13 @@ from gp_distributions.fitting.lbfgs import Pair
 from gp_distributions.fitting.sampling_noise import learn_sampling_noise
 from gp_distributions.fitting.scales import (
     choose_scales,
+    distances_to_scale,
     fixed_scales,
-    has_choice_of_scales,
     learn_scales,
     learned_scales,
 )
 from gp_distributions.fitting.starts import make_smooth, median_distances, scatter, start_at_medians
+from gp_distributions.kernels.reading import default_distances
 from gp_distributions.measures.arrays import integer
 from gp_distributions.measures.described import described
 from gp_distributions.models.classification import ClassificationGP
@@ -75,8 +76,8 @@ def fit(
     hyperparameters again if they have changed.
 
     A model without a kernel then chooses, by five folds of its clouds, scales of coordinates and between
-    its isotropic kernel and an equal mixture of kernels; and the factor of normals by marginal
-    likelihood. ``model.choice`` says what was chosen.
+    its isotropic kernel and an equal mixture of kernels, of which mixed inputs have none; and the factor
+    of normals by marginal likelihood. ``model.choice`` says what was chosen.
 
     A :class:`DistributionGP` of more than 1,000 clouds whose distances are fixed is first fitted to a
     random subset of 500 clouds from all starts, and then to all clouds from the maxima found. This
@@ -198,10 +199,11 @@ def maximise_likelihood(
             # Scales of a classifier follow at the best concentration.
             chooses = default and not isinstance(model, ClassificationGP)
             if chooses and init == "median":
-                model.covar_module.base_kernel.distance.scales.fill_(1.0)
+                for distance in default_distances(model.covar_module):
+                    distance.scales.fill_(1.0)
             if default:
                 choose_normals_factor(model, seed=seed, tick=ascent.tick)
-            again = bool(scaled) or (chooses and has_choice_of_scales(model))
+            again = bool(scaled or (chooses and distances_to_scale(model)))
             best = _best(ascent, init, restarts, seed, loose=again)
             pairs = best.minimum.pairs
             if chooses and choose_scales(model, seed=seed, tick=ascent.tick):

@@ -19,11 +19,13 @@ from torch.distributions import Normal
 
 from gp_distributions.distances.embedded_rows import EmbeddedRows, Rows
 from gp_distributions.distances.scaled import ScaledDistance
+from gp_distributions.distances.standardized import StandardizedDistance
 from gp_distributions.fitting.ascent import stays_at_start
 from gp_distributions.fitting.lbfgs import LOOSE, Pair, minimise
 from gp_distributions.fitting.starts import noise_of, training_rows
 from gp_distributions.fitting.thinning import thinned, thinned_along
 from gp_distributions.kernels.covariances import covariance
+from gp_distributions.kernels.reading import default_distances, with_distances
 from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.exact_inference import ExactMultivariateNormal
@@ -167,37 +169,35 @@ def choose_scales(
 
     Args:
         model: A fitted model in training mode, whose kernel is the default one. The scales of shapes,
-            whose axes compare, stay, and so do those of more than 50 coordinates.
+            whose axes compare, stay, and so do those of more than 50 coordinates of a block.
         seed: Random seed, as for :func:`learn_scales`.
         tick: Function that is called at each evaluation of the marginal likelihood.
 
     Returns:
         Whether the scales have changed, so that the other hyperparameters must be fitted again.
     """
-    if not has_choice_of_scales(model):
+    device = model.train_targets.device
+    scaled = {each: ScaledDistance(each).to(device) for each in distances_to_scale(model)}
+    if not scaled:
         return False
-    kernel = model.covar_module
-    distance = kernel.base_kernel.distance
-    scaled = ScaledDistance(distance).to(model.train_targets.device)
-    trial = copy.deepcopy(kernel, {id(module): module for module in distance.modules()})
-    trial.base_kernel.distance = scaled
-    other = model.with_kernel(trial).train()
-    if not learn_scales(other, [scaled], errors=2.0, seed=seed, tick=tick):
+    other = model.with_kernel(with_distances(model.covar_module, scaled)).train()
+    if not learn_scales(other, [*scaled.values()], errors=2.0, seed=seed, tick=tick):
         return False
-    distance.scales.mul_(scaled.scales.detach())
+    for distance, learned in scaled.items():
+        distance.scales.mul_(learned.scales.detach())
     return True
 
 
-def has_choice_of_scales(model: DistributionGP) -> bool:
-    """Whether :func:`choose_scales` chooses scales for a model whose kernel is the default one."""
-    distance = model.covar_module.base_kernel.distance
+def distances_to_scale(model: DistributionGP) -> list[StandardizedDistance]:
+    """Return the distances of a default kernel whose scales :func:`choose_scales` chooses."""
     least = _LABELS if isinstance(model, ClassificationGP) else _FEWEST
-    return (
-        1 < distance.dim <= _COORDINATES
-        and not distance.geometric
-        and not stays_at_start(model)
-        and model.train_targets.shape[-1] >= least
-    )
+    if stays_at_start(model) or model.train_targets.shape[-1] < least:
+        return []
+    return [
+        distance
+        for distance in default_distances(model.covar_module)
+        if 1 < distance.dim <= _COORDINATES and not distance.geometric
+    ]
 
 
 class AdditiveDistances:

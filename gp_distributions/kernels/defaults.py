@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 import torch
@@ -60,8 +61,9 @@ def default_kernels(X: Inputs, *, scales: Sequence[float] = (), seed: int = 0) -
     Args:
         X: The training inputs.
         scales: By how much each coordinate counts, beyond its spread: ``model.choice.scales`` of a
-            fitted model without a kernel. By default, all count alike, and they do for ``"rigid"``.
-            Scales that have seen the targets flatter all candidates alike.
+            fitted model without a kernel. Coordinates of the blocks of mixed inputs follow each other.
+            By default, all count alike, and they do for ``"rigid"``. Scales that have seen the targets
+            flatter all candidates alike.
         seed: Random seed for the distances.
 
     Returns:
@@ -81,21 +83,19 @@ def default_kernels(X: Inputs, *, scales: Sequence[float] = (), seed: int = 0) -
         >>> list(default_kernels(X))[:4]
         ['sw2 matern52', 'sw2 exponential', 'sw1 matern52', 'sw1 exponential']
     """
-    if isinstance(X, MixedInputs):
-        if len(scales):
-            raise ValueError(
-                "Expected distributions beside scales of their coordinates, got MixedInputs."
-            )
-        return _of_mixed(X, seed)
-    if not isinstance(X, Distributions):
+    if not isinstance(X, MixedInputs | Distributions):
         raise TypeError(
             "Expected PointClouds, Gaussians, GaussianMixtures or MixedInputs, got "
             f"{type(X).__name__}."
         )
-    if len(scales) not in (0, X.dim) or not all(0 < scale < math.inf for scale in scales):
+    blocks = X.blocks.values() if isinstance(X, MixedInputs) else [X]
+    dim = sum(block.dim for block in blocks if isinstance(block, Distributions))
+    if len(scales) not in (0, dim) or not all(0 < scale < math.inf for scale in scales):
         raise ValueError(
-            f"Expected a positive, finite scale for each of {X.dim} coordinates, got {[*scales]}."
+            f"Expected a positive, finite scale for each of {dim} coordinates, got {[*scales]}."
         )
+    if isinstance(X, MixedInputs):
+        return _of_mixed(X, seed, scales)
     distances = _distances(X, seed, scales)
     kernels: dict[str, Kernel] = {
         f"{name} {profile}": ScaleKernel(DistributionKernel(distance, profile))
@@ -155,9 +155,10 @@ def _mmd(X: Distributions, options: dict[str, Any], bandwidth: float | None = No
     return MMD(X.dim, bandwidth=bandwidth, num_features=_FEATURES if many else None, **options)
 
 
-def _of_mixed(X: MixedInputs, seed: int) -> dict[str, Kernel]:
+def _of_mixed(X: MixedInputs, seed: int, scales: Sequence[float]) -> dict[str, Kernel]:
+    left = iter(scales)
     distances = {
-        name: _distances(block, seed)
+        name: _distances(block, seed, [*islice(left, block.dim)])
         for name, block in X.blocks.items()
         if isinstance(block, Distributions)
     }

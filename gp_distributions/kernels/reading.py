@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import copy
+from collections.abc import Iterator, Mapping
+from typing import TypeVar
 
 import torch
 from gpytorch.kernels import Kernel, ScaleKernel
 from torch import Tensor
 
+from gp_distributions.distances.base import Distance
+from gp_distributions.distances.standardized import StandardizedDistance
 from gp_distributions.kernels.block_kernel import BlockKernel
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.kernels.expected_kernel import ExpectedKernel
@@ -18,6 +22,8 @@ from gp_distributions.measures.mixed_inputs import MixedInputs
 from gp_distributions.measures.point_clouds import PointClouds
 from gp_distributions.rows.columns import Columns, Slots
 from gp_distributions.rows.layout import Block
+
+KernelT = TypeVar("KernelT", bound=Kernel)
 
 
 def distribution_kernels(module: torch.nn.Module) -> list[tuple[DistributionKernel, Block]]:
@@ -74,6 +80,22 @@ def inside_blocks(kernel: torch.nn.Module) -> set[torch.nn.Module]:
     """Return the parts of the kernels of blocks."""
     blocks = (part for part in kernel.modules() if isinstance(part, BlockKernel))
     return {part for block in blocks for part in block.base_kernel.modules()}
+
+
+def default_distances(kernel: torch.nn.Module) -> list[StandardizedDistance]:
+    """Return the distances of a kernel that a model has made itself, one for each distribution."""
+    found = [each.distance for each, _ in distribution_kernels(kernel)]
+    return [distance for distance in found if isinstance(distance, StandardizedDistance)]
+
+
+def with_distances(
+    kernel: KernelT, others: Mapping[StandardizedDistance, Distance] | None = None
+) -> KernelT:
+    """Return a copy of a kernel that shares its distances, with others in the place of some of them."""
+    found = [each.distance for each, _ in distribution_kernels(kernel)]
+    shared = {id(part): part for distance in found for part in distance.modules()}
+    replaced = {id(distance): other for distance, other in (others or {}).items()}
+    return copy.deepcopy(kernel, shared | replaced)
 
 
 def check_kind(

@@ -32,7 +32,7 @@ from gp_distributions.measures import (
 )
 from gp_distributions.measures.described import described
 from gp_distributions.measures.inputs import Inputs
-from gp_distributions.measures.kinds import KINDS
+from gp_distributions.measures.kinds import KINDS, Distributions
 from gp_distributions.models.normalization import NormalizeClouds
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 
@@ -91,8 +91,10 @@ def kernel_for(
 
 
 def chooses_metric(X: Inputs | Tensor, covar_module: Kernel | None) -> bool:
-    """Whether a fit chooses the metric: that of distributions of one kind, without a kernel."""
-    return covar_module is None and isinstance(X, PointClouds | Gaussians)
+    """Whether a fit chooses the metric: that of clouds and Gaussians, without a kernel."""
+    blocks = X.blocks.values() if isinstance(X, MixedInputs) else [X]
+    kinds = {type(block) for block in blocks if isinstance(block, Distributions)}
+    return covar_module is None and bool(kinds) and kinds <= {PointClouds, Gaussians}
 
 
 def check_likelihood(likelihood: Likelihood, num_train: int) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-#: The default, and its alternative in models of numbers and of classes, and in variational ones.
-ISOTROPIC, MIXTURE, PRINCIPAL = "isotropic", "mixture", "principal"
+#: The default, and its alternative in models of numbers and of classes, and in variational ones; and the
+#: default of mixed inputs.
+ISOTROPIC, MIXTURE, PRINCIPAL, PRODUCT = "isotropic", "mixture", "principal", "product"
 
 
 @dataclass(frozen=True)
@@ -15,15 +16,17 @@ class Choice:
 
     Attributes:
         name: ``"isotropic"``, the default kernel; ``"mixture"``, the equal mixture of it with others;
-            or ``"principal"``, a Gaussian kernel with a lengthscale for each principal component.
+            ``"principal"``, a Gaussian kernel with a lengthscale for each principal component; or
+            ``"product"``, the kernel of mixed inputs, which has no alternative.
         log_densities: Mean log density of a held-out target by the name of the alternative, in units in
             which the targets have a standard deviation of one; of classes, mean log probability of a
             held-out label. Empty if there were too few clouds, equal targets or nothing to choose.
         num_folds: Number of folds in which the alternatives were compared.
         num_clouds: Number of clouds in the folds.
         normals_factor: Factor of the normals relative to positions, which have a spread of one; None
-            for clouds without normals.
+            for clouds without normals. Of mixed inputs, that of the first block that has normals.
         scales: By how much each coordinate of a bag counts, beyond its spread; empty if all count alike.
+            Coordinates of the blocks of mixed inputs follow each other.
 
     Example:
         >>> from gp_distributions.models.choice import Choice
@@ -57,6 +60,8 @@ class Choice:
             MIXTURE: "Mixture of kernels",
             PRINCIPAL: "Gaussian kernel of principal components",
         }
+        if self.name == PRODUCT:
+            return "Product of the isotropic kernels of blocks"
         if not self.log_densities and self.name == MIXTURE:
             return f"{title[self.name]}, not compared with the isotropic one"
         if not self.log_densities:

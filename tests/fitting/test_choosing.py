@@ -17,6 +17,7 @@ from gp_distributions import (
     ClassificationGP,
     DistributionGP,
     DistributionKernel,
+    MixedInputs,
     PointClouds,
     PrincipalDistance,
     SharedKernelGP,
@@ -29,6 +30,7 @@ from gp_distributions import (
 from gp_distributions.fitting import ascent, choosing, lbfgs
 from gp_distributions.fitting.choosing import choose_metric, choose_normals_factor
 from gp_distributions.fitting.sampling_noise import learn_sampling_noise
+from gp_distributions.kernels.reading import default_distances
 
 
 def blobs(num: int, *, seed: int = 0) -> tuple[PointClouds, torch.Tensor]:
@@ -214,7 +216,7 @@ def scaled() -> DistributionGP:
     return fitted(DistributionGP(*marked(100)))
 
 
-@pytest.mark.parametrize("kind", ["one output", "several outputs", "labels"])
+@pytest.mark.parametrize("kind", ["one output", "several outputs", "labels", "mixed inputs"])
 def test_coordinates_that_matter_have_large_scales(
     kind: str, scaled: DistributionGP, tmp_path: Path
 ) -> None:
@@ -224,14 +226,18 @@ def test_coordinates_that_matter_have_large_scales(
         model = fitted(SharedKernelGP(X, torch.stack([y, -y], -1)))
     elif kind == "labels":
         model = fitted(ClassificationGP(X, (y > 0).tolist()), alpha_epsilons=[0.1])
-    scales = model.covar_module.base_kernel.distance.scales
+    elif kind == "mixed inputs":
+        age = torch.rand(100, generator=torch.Generator().manual_seed(2)).double()
+        model = fitted(DistributionGP(MixedInputs(cells=X, age=age), y + age))
+    (scales,) = (distance.scales for distance in default_distances(model.covar_module))
     assert scales[0] > 3 * scales[1:].max()
     assert model.choice is not None
     assert tuple(model.choice.scales) == tuple(scales.tolist())
     save(model, tmp_path / "model.gp")
     loaded = load(tmp_path / "model.gp")
     assert loaded.choice == model.choice
-    assert torch.equal(loaded.covar_module.base_kernel.distance.scales, scales)
+    (distance,) = default_distances(loaded.covar_module)
+    assert torch.equal(distance.scales, scales)
 
 
 def test_sampling_noise_is_that_of_the_scaled_coordinates() -> None:
@@ -262,8 +268,9 @@ def test_other_coordinates_count_alike(kind: str) -> None:
     assert model.choice.scales == ()
 
 
+@pytest.mark.parametrize("mixed", [False, True])
 @pytest.mark.parametrize("what", ["waves", "size"])
-def test_the_factor_of_normals_has_the_largest_likelihood(what: str) -> None:
+def test_the_factor_of_normals_has_the_largest_likelihood(what: str, mixed: bool) -> None:
     generator = torch.Generator().manual_seed(0)
     waves, size = torch.rand(2, 30, generator=generator).double()
     angles = torch.linspace(0, 2 * torch.pi, 61).double()[:-1]
@@ -271,7 +278,7 @@ def test_the_factor_of_normals_has_the_largest_likelihood(what: str) -> None:
     outlines = radius[..., None] * torch.stack([angles.cos(), angles.sin()], dim=-1)
     X = PointClouds.from_curves(list(outlines.numpy()), atoms=60, normals=True)
     y = {"waves": waves, "size": size}[what]
-    model = DistributionGP(X, y).train()
+    model = DistributionGP(MixedInputs(outline=X) if mixed else X, y).train()
     choose_normals_factor(model)
     losses = {}
     for factor in (1.0, 3.0, 6.0):
@@ -280,6 +287,6 @@ def test_the_factor_of_normals_has_the_largest_likelihood(what: str) -> None:
         passed = fit(DistributionGP(X, y, kernel), restarts=0).train()
         likelihood = ExactMarginalLogLikelihood(passed.likelihood, passed)
         losses[factor] = -likelihood(passed(*passed.train_inputs), passed.train_targets).item()
-    found = model.covar_module.base_kernel.distance.normals_factor
-    assert found == min(losses, key=losses.__getitem__)
-    assert found == {"waves": 6.0, "size": 1.0}[what]
+    (distance,) = default_distances(model.covar_module)
+    assert distance.normals_factor == min(losses, key=losses.__getitem__)
+    assert distance.normals_factor == {"waves": 6.0, "size": 1.0}[what]

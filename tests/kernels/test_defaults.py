@@ -6,7 +6,7 @@ from gpytorch.kernels import ScaleKernel
 
 from gp_distributions import GaussianMixtures, Gaussians, MixedInputs, PointClouds
 from gp_distributions.kernels import default_kernels
-from gp_distributions.kernels.reading import check_kind
+from gp_distributions.kernels.reading import check_kind, default_distances
 
 
 def clouds(dim: int, num: int = 8, size: int = 6) -> PointClouds:
@@ -89,8 +89,18 @@ def test_scales_must_fit_the_coordinates() -> None:
             ValueError, match=r"positive, finite scale for each of 2 coordinates, got"
         ):
             default_kernels(clouds(2), scales=wrong)
-    with pytest.raises(ValueError, match="Expected distributions beside scales"):
-        default_kernels(MixedInputs(a=clouds(2)), scales=[1.0, 2.0])
+
+
+def test_scales_of_mixed_inputs_follow_each_other() -> None:
+    X, scales = (
+        MixedInputs(a=clouds(2), b=clouds(3), c=torch.arange(8.0)),
+        [1.0, 2.0, 3.0, 4.0, 5.0],
+    )
+    for kernel in default_kernels(X, scales=scales).values():
+        found = [each.scales.tolist() for each in default_distances(kernel)]
+        assert found in ([scales[:2], scales[2:]], [scales[:2], [1.0] * 3])  # rigid in space
+    with pytest.raises(ValueError, match="scale for each of 5 coordinates"):
+        default_kernels(X, scales=[1.0, 2.0])
 
 
 def test_clouds_of_one_atom_have_no_mean_shape() -> None:
