@@ -92,13 +92,11 @@ def test_scales_must_fit_the_coordinates() -> None:
 
 
 def test_scales_of_mixed_inputs_follow_each_other() -> None:
-    X, scales = (
-        MixedInputs(a=clouds(2), b=clouds(3), c=torch.arange(8.0)),
-        [1.0, 2.0, 3.0, 4.0, 5.0],
-    )
-    for kernel in default_kernels(X, scales=scales).values():
-        found = [each.scales.tolist() for each in default_distances(kernel)]
-        assert found in ([scales[:2], scales[2:]], [scales[:2], [1.0] * 3])  # rigid in space
+    X = MixedInputs(a=clouds(2), b=clouds(3), c=torch.arange(8.0))
+    scales = [1.0, 2.0, 3.0, 4.0, 5.0]
+    for name, kernel in default_kernels(X, scales=scales).items():
+        found = [s for each in default_distances(kernel) for s in each.scales.tolist()]
+        assert found == ([1.0] * 5 if "rigid" in name else scales)
     with pytest.raises(ValueError, match="scale for each of 5 coordinates"):
         default_kernels(X, scales=[1.0, 2.0])
 
