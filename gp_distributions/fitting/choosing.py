@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
-from gpytorch.kernels import ScaleKernel
+from gpytorch.kernels import Kernel, ScaleKernel
 from torch import Tensor
 
 from gp_distributions.distances.base import Distance
@@ -97,7 +97,7 @@ def choose_metric(
     """
     model.mixture = model.choice = None
     if not isinstance(model.covar_module.base_kernel, DistributionKernel):
-        model.choice = _chosen(model, PRODUCT)
+        model.choice = chosen(model.covar_module)
         return
     # The distance of the linear member is the same in all folds.
     others: Others = partial(_unfitted, principal=principal, embeddings=_mean_embeddings(model))
@@ -108,17 +108,18 @@ def choose_metric(
         collected(JitterWarning),
     ):
         some = on_subset(model, seed=seed)
-        num_clouds = some.train_targets.shape[-1]
+        num_clouds = 0
         found: dict[str, float] = {}
         fitted: list[_Member] = []
         if name is None:
+            num_clouds = some.train_targets.shape[-1]
             if num_clouds >= _FEWEST and not stays_at_start(some):
                 fitted = _fitted(others(some), seed, ascent)
                 members = [_Member(some, pairs), *fitted]
                 found = _compared(members, others, seed, ascent.tick, alternative)
             gains = found and found[alternative] - found[ISOTROPIC] > _GAIN
             name = alternative if gains else ISOTROPIC
-        choice = _chosen(model, name, found, num_clouds)
+        choice = chosen(model.covar_module, name, found, num_clouds)
         if name != ISOTROPIC and (not fitted or some is not model):
             fitted = _fitted(others(model), seed, ascent)  # those of a subset do not serve all
         if name == MIXTURE:
@@ -131,14 +132,23 @@ def choose_metric(
         model.choice = choice
 
 
-def _chosen(
-    model: DistributionGP,
-    name: str,
+def chosen(
+    kernel: Kernel,
+    name: str | None = None,
     log_densities: Mapping[str, float] | None = None,
     num_clouds: int = 0,
 ) -> Choice:
-    """Return what was chosen, with the scales and the factor of normals of the default kernel."""
-    distances = default_distances(model.covar_module)
+    """Return what was chosen, with the scales and the factor of normals of a default kernel.
+
+    Args:
+        kernel: The default kernel.
+        name: Name of what was chosen. Default: the kernel itself, without a choice.
+        log_densities: As in :class:`Choice`.
+        num_clouds: As in :class:`Choice`.
+    """
+    if name is None:
+        name = ISOTROPIC if isinstance(kernel.base_kernel, DistributionKernel) else PRODUCT
+    distances = default_distances(kernel)
     factors = [each.normals_factor.item() for each in distances if each.num_normals]
     scales = [scale for each in distances for scale in each.scales.tolist()]
     return Choice(

@@ -16,6 +16,7 @@ from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 from linear_operator.utils.errors import NanError
 from torch import Tensor
 
+from gp_distributions.fitting.choosing import chosen
 from gp_distributions.fitting.explicit_features import (
     cheapest_covariances,
     has_one_lengthscale,
@@ -70,14 +71,15 @@ def fit_sparse(
     """Fit a sparse model in place; :func:`fit` calls this function.
 
     The hyperparameters are those of an exact model, fitted to 1000 random clouds of the sample that the
-    constructor drew. The inducing clouds are chosen out of the sample and the sums are formed at these
-    hyperparameters, in one pass over all clouds. Given the sums, the outputscale, the noise and the mean
-    are then updated without a further pass, unless all clouds are inducing. The outputscale and the
-    noise maximise the leave-one-out log density of 2000 random clouds of the sample, and the means the
-    marginal likelihood. Hyperparameters that do not require a gradient stay as they are; if the sampling
-    noise is one of them, the noise, to which it is relative, is not updated. (The outputscale and noise
-    that maximise the lower bound predicted worse than those of the sample, since the bound counts what
-    the inducing clouds do not explain as noise.)
+    constructor drew; without a kernel, it chooses scales of coordinates and the factor of normals, as
+    :func:`fit` does, but no mixture, and for labels neither. The inducing clouds are chosen out of the
+    sample and the sums are formed at these hyperparameters, in one pass over all clouds. Given the sums,
+    the outputscale, the noise and the mean are then updated without a further pass, unless all clouds
+    are inducing. The outputscale and the noise maximise the leave-one-out log density of 2000 random
+    clouds of the sample, and the means the marginal likelihood. Hyperparameters that do not require a
+    gradient stay as they are; if the sampling noise is one of them, the noise, to which it is relative,
+    is not updated. (The outputscale and noise that maximise the lower bound predicted worse than those
+    of the sample, since the bound counts what the inducing clouds do not explain as noise.)
 
     If a fit without a checkpoint is interrupted, the model keeps the best hyperparameters found so far,
     and forms its sums when it next predicts.
@@ -139,10 +141,13 @@ def _fit(
     key = "" if checkpoint is None else _key(model, tuple(how.values()))
     first = Checkpoint(checkpoint, "start", key)
     features = _remembered_features(model, first)
+    # Densities of transformed targets say little of labels.
+    chooses = model.chooses_metric and not isinstance(model, SparseClassificationGP)
     if features is None:
         summed = isinstance(model, SparseAggregateGP)
         if not (summed and has_one_lengthscale(model.covar_module)):
             exact = _exact(model)
+            exact.chooses_metric = chooses
             with cheapest_covariances(model.covar_module, exact.train_inputs[0]):
                 maximise_likelihood(exact, **how, progress=progress, description=description)
         if summed:
@@ -167,6 +172,7 @@ def _fit(
     elif len(features.rows) < sums.count:
         features, sums = _polished(model, features, sums)
     model.take_sums(features, sums)
+    model.choice = chosen(model.covar_module) if chooses else None
 
 
 def _key(model: SparseDistributionGP, options: Any) -> str:

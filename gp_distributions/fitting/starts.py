@@ -132,19 +132,20 @@ def _change(model: ExactGP, change: Callable[[Tensor], Tensor]) -> None:
     _start_noise(model, change)
 
 
-def make_smooth(model: ExactGP) -> None:
+def make_smooth(model: ExactGP, factor: float = _SMOOTH) -> None:
     """Multiply lengthscales, outputscales and noise so that the prior has smoother functions.
 
-    The functions still vary about as much between clouds at the median distance.
+    The functions still vary about as much between clouds at the median distance. A factor below one
+    makes them rougher.
     """
-    _change(model, lambda value: _SMOOTH * value)
+    _change(model, lambda value: factor * value)
     for kernel in model.covar_module.modules():
         # Values of other scaled kernels do not depend on these lengthscales.
         if isinstance(kernel, ScaleKernel) and (
             isinstance(kernel.base_kernel, DistributionKernel)
             or any(isinstance(part, BlockKernel) for part in kernel.base_kernel.modules())
         ):
-            start_at(kernel, "outputscale", _SMOOTH**2 * kernel.outputscale)
+            start_at(kernel, "outputscale", factor**2 * kernel.outputscale)
 
 
 def scatter(model: ExactGP, generator: torch.Generator) -> None:

@@ -22,7 +22,7 @@ class Choice:
             which the targets have a standard deviation of one; of classes, mean log probability of a
             held-out label. Empty if there were too few clouds, equal targets or nothing to choose.
         num_folds: Number of folds in which the alternatives were compared.
-        num_clouds: Number of clouds in the folds.
+        num_clouds: Number of clouds in the folds; 0 if there was nothing to choose.
         normals_factor: Factor of the normals relative to positions, which have a spread of one; None
             for clouds without normals. Of mixed inputs, that of the first block that has normals.
         scales: By how much each coordinate of a bag counts, beyond its spread; empty if all count alike.
@@ -59,11 +59,10 @@ class Choice:
             ISOTROPIC: "One isotropic kernel",
             MIXTURE: "Mixture of kernels",
             PRINCIPAL: "Gaussian kernel of principal components",
+            PRODUCT: "Product of isotropic kernels",
         }
-        if self.name == PRODUCT:
-            return "Product of the isotropic kernels of blocks"
-        if not self.log_densities and self.name == MIXTURE:
-            return f"{title[self.name]}, not compared with the isotropic one"
+        if not self.num_clouds:
+            return f"{title[self.name]}, not compared with alternatives"
         if not self.log_densities:
             return (
                 f"{title[self.name]}: not compared with alternatives, as {self.num_clouds} clouds are "

@@ -28,11 +28,13 @@ from gp_distributions.measures.inputs import Encoding, Inputs
 from gp_distributions.models.arguments import (
     adapt_kernel,
     check_noise,
+    chooses_metric,
     gaussian_noise,
     kernel_for,
     noise_for,
     standardize,
 )
+from gp_distributions.models.choice import Choice
 from gp_distributions.models.collapsed import CollapsedPosterior, CollapsedSums, Features, bound
 from gp_distributions.models.exact_inference import ExactMultivariateNormal, Moments
 from gp_distributions.models.inducing import FEATURE_DTYPES, choose_features
@@ -156,6 +158,8 @@ class SparseDistributionGP(Regression, gpytorch.Module):
     """
 
     data: SampledPieces | None
+    choice: Choice | None = None
+    chooses_metric: bool = False
     _summed: Summed | None
     _current: tuple[Hashable, CollapsedPosterior] | None
 
@@ -196,6 +200,7 @@ class SparseDistributionGP(Regression, gpytorch.Module):
         )
         self.encoding = data.encoding
         X, sample_Y, *_ = data.adapted
+        self.chooses_metric = chooses_metric(X, covar_module)
         targets, _ = self.adapted_to()  # as they are, without a transform
         self.covar_module = kernel_for(X, covar_module, input_transform, shared=True)
         several = targets.shape[-1] > 1

@@ -136,6 +136,7 @@ def _sparse(model: SparseDistributionGP) -> dict[str, Any]:
         "num_inducing": model.num_inducing,
         "seed": model.seed,
         "squeeze_output": model._squeeze_output,
+        "choice": model.choice,
     }
 
 

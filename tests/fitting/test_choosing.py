@@ -20,8 +20,10 @@ from gp_distributions import (
     MixedInputs,
     PointClouds,
     PrincipalDistance,
+    ScaledDistance,
     SharedKernelGP,
     SlicedWasserstein,
+    SparseDistributionGP,
     fit,
     integrate_hyperparameters,
     load,
@@ -30,6 +32,7 @@ from gp_distributions import (
 from gp_distributions.fitting import ascent, choosing, lbfgs
 from gp_distributions.fitting.choosing import choose_metric, choose_normals_factor
 from gp_distributions.fitting.sampling_noise import learn_sampling_noise
+from gp_distributions.fitting.scales import learn_scales
 from gp_distributions.kernels.reading import default_distances
 
 
@@ -255,6 +258,32 @@ def test_a_fit_forgets_earlier_scales(scaled: DistributionGP) -> None:
     fitted(model)
     scales = [each.covar_module.base_kernel.distance.scales for each in (scaled, model)]
     assert torch.equal(*scales)
+
+
+def waves(num: int) -> tuple[PointClouds, torch.Tensor]:
+    """Bags of six coordinates, of which one has a wave, and another a slope."""
+    generator = torch.Generator().manual_seed(1)
+    means = torch.randn(num, 1, 6, generator=generator).double()
+    X = PointClouds(means + 0.3 * torch.randn(num, 10, 6, generator=generator).double())
+    return X, torch.cos(3 * means[:, 0, 0]) + means[:, 0, 1]
+
+
+def test_a_shorter_lengthscale_is_found_once_few_coordinates_count() -> None:
+    distance = ScaledDistance(SlicedWasserstein(6, num_slices=60, num_quantiles=20))
+    model = DistributionGP(*waves(60), ScaleKernel(DistributionKernel(distance)))
+    model.covar_module.base_kernel.lengthscale = 100.0
+    model.covar_module.outputscale, model.likelihood.noise = 100.0, 0.9
+    assert learn_scales(model.train(), [distance])
+    assert distance.scales[0] > 3 * distance.scales[1] > 30 * distance.scales[2:].max()
+
+
+def test_a_sparse_model_learns_scales_of_its_sample(tmp_path: Path) -> None:
+    X, y = waves(120)
+    model = fit(SparseDistributionGP(X, y, num_inducing=20), restarts=0, progress=False)
+    assert model.choice is not None
+    assert min(model.choice.scales[:2]) > 3 * max(model.choice.scales[2:])
+    save(model, tmp_path / "model.gp")
+    assert load(tmp_path / "model.gp").choice == model.choice
 
 
 @pytest.mark.usefixtures("shortest_fits")
