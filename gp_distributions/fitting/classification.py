@@ -6,7 +6,7 @@ import copy
 import math
 import os
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -18,10 +18,11 @@ from gp_distributions.fitting.atom_lengthscale import Lengthscale, lengthscales_
 from gp_distributions.fitting.choosing import choose_metric
 from gp_distributions.fitting.marginal_likelihood import fit, maximise_likelihood
 from gp_distributions.fitting.scales import choose_scales, distances_to_scale
-from gp_distributions.fitting.sparse import fit_sparse
+from gp_distributions.fitting.sparse import exact_model, fit_sparse
 from gp_distributions.kernels.reading import default_distances
 from gp_distributions.measures.arrays import positive
 from gp_distributions.models.classification import ClassificationGP
+from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.sparse_classification import SparseClassificationGP
 from gp_distributions.models.sparse_distribution_gp import Summed
 
@@ -57,7 +58,8 @@ def fit_classifier(
     With a checkpoint, each concentration has a folder within it.
 
     A model without a kernel then chooses scales of coordinates at the best concentration. If they
-    change, all concentrations are fitted again.
+    change, all concentrations are fitted again. A sparse one chooses them, and the factor of normals,
+    before it is fitted, by an exact model of its sample at the concentration it has.
 
     Raises:
         ValueError: If ``alpha_epsilons`` is empty or contains a value that is not positive, if
@@ -75,28 +77,51 @@ def fit_classifier(
         checkpoint=checkpoint,
         options=options,
     )
-    if isinstance(model, ClassificationGP):
-        model.mixture = model.choice = None
-        if model.chooses_metric and options.get("init", "median") == "median":
-            for distance in default_distances(model.covar_module):
-                distance.scales.fill_(1.0)
+    start, before = copy.deepcopy(model.state_dict()), (model.alpha_epsilon, model.temperature)
+    try:
+        if model.chooses_metric:
+            _choose(model, select, options)
+        else:
+            select().restore(model)
+    except BaseException:
+        if checkpoint is not None:  # so that a fit of this object finds what it has done
+            model.load_state_dict(start)
+            model.alpha_epsilon, model.temperature = before
+        raise
+    return model
+
+
+def _choose(model: Classifier, select: Callable[[], _Fitted], options: dict[str, Any]) -> None:
+    """Fit a classifier without a kernel."""
+    given = {name: options[name] for name in ("seed", "options", "progress") if name in options}
+    if options.get("init", "median") == "median":
+        for distance in default_distances(model.covar_module):
+            distance.scales.fill_(1.0)
+    if isinstance(model, SparseClassificationGP):
+        exact = exact_model(model)
+        normals = any(each.num_normals for each in default_distances(model.covar_module))
+        if normals or distances_to_scale(exact):
+            exact.chooses_metric = True
+            kept = {name: options[name] for name in ("init", "restarts") if name in options}
+            maximise_likelihood(exact, **given, **kept, description="Fitting a sample")
+            _choose_scales(exact, **given)
+        select().restore(model)
+        return
+    model.mixture = model.choice = None
     best = select()
     best.restore(model)
-    if isinstance(model, ClassificationGP) and model.chooses_metric:
-        given = {name: options[name] for name in ("seed", "options", "progress") if name in options}
-        if _choose_scales(model, **given):
-            try:
-                best = select()
-            finally:
-                best.restore(model)
-        choose_metric(model, **given)
-    return model
+    if _choose_scales(model, **given):
+        try:
+            best = select()
+        finally:
+            best.restore(model)
+    choose_metric(model, **given)
 
 
 @torch.inference_mode(False)
 @torch.enable_grad()
 def _choose_scales(
-    model: ClassificationGP,
+    model: DistributionGP,
     *,
     seed: int = 0,
     options: dict[str, Any] | None = None,
@@ -122,7 +147,6 @@ def _selected(
     maximise = fit_sparse if isinstance(model, SparseClassificationGP) else maximise_likelihood
     many = isinstance(model, SparseClassificationGP) or len(model.likelihood.labels) > _MANY
     start = copy.deepcopy(model.state_dict())
-    before = model.alpha_epsilon, model.temperature
     best: _Fitted | None = None
 
     def settings(
@@ -153,10 +177,7 @@ def _selected(
                     summed = model.summed() if isinstance(model, SparseClassificationGP) else None
                     best = _Fitted(density, alpha_epsilon, lengthscale, chosen, state, summed)
         except BaseException:
-            if checkpoint is not None:  # so that a fit of this object finds what it has done
-                model.load_state_dict(start)
-                model.alpha_epsilon, model.temperature = before
-            elif best is not None:
+            if best is not None:
                 best.restore(model)
             model.eval()
             raise

@@ -37,8 +37,8 @@ from gp_distributions.rows.clouds import drop_copies
 # Values of all parameters, by name.
 Values: TypeAlias = dict[str, Tensor]
 
-# Scales are learned from at most this many bags.
-_BAGS = 256
+# Scales are learned from at most so many bags, or labels, which tell less than numbers.
+_BAGS, _LABELS = 256, 512
 _FOLDS = 5
 # Number of quantiles of a coordinate that stand for it where it counts alone.
 _LEVELS = 32
@@ -55,8 +55,8 @@ _LEAST = 0.01
 # the second: the lengthscale of a category that does not matter would otherwise overflow.
 _FARTHEST, _LARGEST = 7.0, 30.0
 # A model without a kernel learns the scales of at most so many coordinates, from at least so many bags,
-# or labels, which tell less than numbers.
-_COORDINATES, _FEWEST, _LABELS = 50, 100, 200
+# or labels.
+_COORDINATES, _FEWEST, _FEWEST_LABELS = 50, 100, 200
 # Logarithm of a scale at which a coordinate does not count.
 _NOTHING = -30.0
 # Labels whose probability is too small for a number count as the smallest.
@@ -113,8 +113,8 @@ def learn_scales(
     scales than without: if the mean gain in log density, or in log probability of labels, exceeds 0.01
     and ``errors`` of its standard errors. The ``decision`` of each distance says so.
 
-    At most 256 random bags are used. :func:`fit` then fits the other hyperparameters again, to all data
-    with the new scales.
+    At most 256 random bags are used, or 512 if they have labels. :func:`fit` then fits the other
+    hyperparameters again, to all data with the new scales.
 
     Args:
         model: A fitted model.
@@ -129,7 +129,8 @@ def learn_scales(
         a fold would hold only one.
     """
     generator = torch.Generator().manual_seed(seed)
-    bags = torch.randperm(model.train_targets.shape[-1], generator=generator)[:_BAGS]
+    most = _LABELS if isinstance(model, ClassificationGP) else _BAGS
+    bags = torch.randperm(model.train_targets.shape[-1], generator=generator)[:most]
     if len(bags) < 2 * _FOLDS:
         for distance in distances:
             distance.decision = f"scales kept as they were: fewer than {2 * _FOLDS} bags"
@@ -193,7 +194,7 @@ def choose_scales(
 
 def distances_to_scale(model: DistributionGP) -> list[StandardizedDistance]:
     """Return the distances of a default kernel whose scales :func:`choose_scales` chooses."""
-    least = _LABELS if isinstance(model, ClassificationGP) else _FEWEST
+    least = _FEWEST_LABELS if isinstance(model, ClassificationGP) else _FEWEST
     if stays_at_start(model) or model.train_targets.shape[-1] < least:
         return []
     return [

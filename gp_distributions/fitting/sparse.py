@@ -29,7 +29,8 @@ from gp_distributions.fitting.marginal_likelihood import (
     maximise_likelihood,
     warn_of_units,
 )
-from gp_distributions.models.classification import DirichletNoise
+from gp_distributions.measures.training_data import TrainingData
+from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.collapsed import (
     CollapsedSums,
     ExplicitFeatures,
@@ -72,7 +73,7 @@ def fit_sparse(
 
     The hyperparameters are those of an exact model, fitted to 1000 random clouds of the sample that the
     constructor drew; without a kernel, it chooses scales of coordinates and the factor of normals, as
-    :func:`fit` does, but no mixture, and for labels neither. The inducing clouds are chosen out of the
+    :func:`fit` does, but no mixture. The inducing clouds are chosen out of the
     sample and the sums are formed at these hyperparameters, in one pass over all clouds. Given the sums,
     the outputscale, the noise and the mean are then updated without a further pass, unless all clouds
     are inducing. The outputscale and the noise maximise the leave-one-out log density of 2000 random
@@ -141,13 +142,13 @@ def _fit(
     key = "" if checkpoint is None else _key(model, tuple(how.values()))
     first = Checkpoint(checkpoint, "start", key)
     features = _remembered_features(model, first)
-    # Densities of transformed targets say little of labels.
-    chooses = model.chooses_metric and not isinstance(model, SparseClassificationGP)
     if features is None:
         summed = isinstance(model, SparseAggregateGP)
         if not (summed and has_one_lengthscale(model.covar_module)):
-            exact = _exact(model)
-            exact.chooses_metric = chooses
+            exact = exact_model(model)
+            # A classifier has chosen, at one concentration for all.
+            classifies = isinstance(model, SparseClassificationGP)
+            exact.chooses_metric = model.chooses_metric and not classifies
             with cheapest_covariances(model.covar_module, exact.train_inputs[0]):
                 maximise_likelihood(exact, **how, progress=progress, description=description)
         if summed:
@@ -172,7 +173,7 @@ def _fit(
     elif len(features.rows) < sums.count:
         features, sums = _polished(model, features, sums)
     model.take_sums(features, sums)
-    model.choice = chosen(model.covar_module) if chooses else None
+    model.choice = chosen(model.covar_module) if model.chooses_metric else None
 
 
 def _key(model: SparseDistributionGP, options: Any) -> str:
@@ -208,16 +209,19 @@ def _sums_like(like: Tensor, **values: Any) -> CollapsedSums:
     return CollapsedSums(**moved)
 
 
-def _exact(model: SparseDistributionGP) -> DistributionGP:
+def exact_model(model: SparseDistributionGP) -> DistributionGP:
     """Make an exact model of a sample of the clouds, whose modules are those of the sparse model."""
     rows, targets, relative = model.sample_rows(
         _SAMPLE_OF_SUMS if isinstance(model, SparseAggregateGP) else _SAMPLE
     )
-    likelihood = model.likelihood
     if isinstance(model, SparseClassificationGP):
         labels = targets.squeeze(-1).argmax(0)
-        likelihood = DirichletNoise(labels, relative, model.alpha_epsilon)
-    elif model.noise_is_known:
+        data = TrainingData(rows, labels, classes=model.classes_)
+        found = ClassificationGP(data, None, model.covar_module, alpha_epsilon=model.alpha_epsilon)
+        found.mean_module = model.mean_module
+        return found
+    likelihood = model.likelihood
+    if model.noise_is_known:
         likelihood = FixedNoiseGaussianLikelihood(relative if len(relative) > 1 else relative[0])
     kind = SharedKernelGP if model.num_outputs > 1 else DistributionGP
     return kind(

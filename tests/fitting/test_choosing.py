@@ -23,6 +23,7 @@ from gp_distributions import (
     ScaledDistance,
     SharedKernelGP,
     SlicedWasserstein,
+    SparseClassificationGP,
     SparseDistributionGP,
     fit,
     integrate_hyperparameters,
@@ -277,9 +278,17 @@ def test_a_shorter_lengthscale_is_found_once_few_coordinates_count() -> None:
     assert distance.scales[0] > 3 * distance.scales[1] > 30 * distance.scales[2:].max()
 
 
-def test_a_sparse_model_learns_scales_of_its_sample(tmp_path: Path) -> None:
-    X, y = waves(120)
-    model = fit(SparseDistributionGP(X, y, num_inducing=20), restarts=0, progress=False)
+@pytest.mark.parametrize("labels", [False, True])
+def test_a_sparse_model_learns_scales_of_its_sample(labels: bool, tmp_path: Path) -> None:
+    X, y = waves(200 if labels else 120)
+    if labels:
+        made, options = (
+            SparseClassificationGP(X, (y > 0).tolist(), num_inducing=20),
+            {"alpha_epsilons": [0.01]},
+        )
+    else:
+        made, options = SparseDistributionGP(X, y, num_inducing=20), {}
+    model = fit(made, restarts=0, progress=False, **options)
     assert model.choice is not None
     assert min(model.choice.scales[:2]) > 3 * max(model.choice.scales[2:])
     save(model, tmp_path / "model.gp")

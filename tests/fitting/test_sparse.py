@@ -113,7 +113,7 @@ def test_an_interrupted_fit_of_the_same_object_is_continued(
             fit(model, restarts=0, checkpoint=tmp_path)
     after = values(model)
     assert all(torch.equal(after[name], before[name]) for name in before)
-    monkeypatch.setattr(fitting, "_exact", interrupted)  # what was fitted is in the checkpoint
+    monkeypatch.setattr(fitting, "exact_model", interrupted)  # what was fitted is in the checkpoint
     fit(model, restarts=0, checkpoint=tmp_path)
     monkeypatch.undo()
     expected = fit(make(), restarts=0)
