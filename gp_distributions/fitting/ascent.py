@@ -40,6 +40,8 @@ _SAME, _GAIN = 1e-4, 0.015
 _LOSS = attrgetter("loss")
 # Likelihoods whose parameters do not depend on the number of clouds.
 _LIKELIHOODS = (GaussianLikelihood, SamplingNoiseLikelihood, SharedNoise)
+# Options of users.
+_OPTIONS = ("maxiter", "ftol", "gtol")
 
 
 class Maximum(NamedTuple):
@@ -164,6 +166,11 @@ def ascending(
 
     If the block is interrupted, the model keeps the best values found so far.
     """
+    for name in options or {}:
+        if name not in _OPTIONS:
+            raise TypeError(
+                f"Expected options of L-BFGS from ({', '.join(_OPTIONS)}), got {name!r}."
+            )
     bar = tqdm(desc=description, unit=" evaluations", delay=_PATIENCE, disable=not progress)
     ascent = Ascent(model, bar.update, options)
     try:

@@ -123,7 +123,7 @@ def fit(
         The fitted model, in evaluation mode.
 
     Raises:
-        TypeError: If ``model`` is none of these.
+        TypeError: If ``model`` is none of these, or there is no option of a name in ``options``.
         ValueError: If ``init`` is neither ``"median"`` nor ``"current"``, or ``restarts`` or ``seed`` is
             negative.
         NotPSDError: If every start leads to a covariance matrix that cannot be factorised.

@@ -181,6 +181,8 @@ def test_bad_arguments() -> None:
         fit(make_model(), init="mean")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="restarts: expected an integer >= 0"):
         fit(make_model(), restarts=-1)
+    with pytest.raises(TypeError, match=r"from \(maxiter, ftol, gtol\), got 'maxcor'"):
+        fit(make_model(), options={"maxcor": 20})
 
 
 def test_distances_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
