@@ -38,6 +38,8 @@ Classifier = TypeVar("Classifier", ClassificationGP, SparseClassificationGP)
 
 @fit.register(ClassificationGP)
 @fit.register(SparseClassificationGP)
+@torch.inference_mode(False)
+@torch.enable_grad()
 def fit_classifier(
     model: Classifier,
     *,
@@ -92,7 +94,7 @@ def fit_classifier(
 
 
 def _choose(model: Classifier, select: Callable[[], _Fitted], options: dict[str, Any]) -> None:
-    """Fit a classifier without a kernel."""
+    """Fit a classifier without a kernel, whose metric the labels choose."""
     given = {name: options[name] for name in ("seed", "options", "progress") if name in options}
     if options.get("init", "median") == "median":
         for distance in default_distances(model.covar_module):
@@ -118,8 +120,6 @@ def _choose(model: Classifier, select: Callable[[], _Fitted], options: dict[str,
     choose_metric(model, **given)
 
 
-@torch.inference_mode(False)
-@torch.enable_grad()
 def _choose_scales(
     model: DistributionGP,
     *,

@@ -73,14 +73,14 @@ def fit_sparse(
 
     The hyperparameters are those of an exact model, fitted to 1000 random clouds of the sample that the
     constructor drew; without a kernel, it chooses scales of coordinates and the factor of normals, as
-    :func:`fit` does, but no mixture. The inducing clouds are chosen out of the
-    sample and the sums are formed at these hyperparameters, in one pass over all clouds. Given the sums,
-    the outputscale, the noise and the mean are then updated without a further pass, unless all clouds
-    are inducing. The outputscale and the noise maximise the leave-one-out log density of 2000 random
-    clouds of the sample, and the means the marginal likelihood. Hyperparameters that do not require a
-    gradient stay as they are; if the sampling noise is one of them, the noise, to which it is relative,
-    is not updated. (The outputscale and noise that maximise the lower bound predicted worse than those
-    of the sample, since the bound counts what the inducing clouds do not explain as noise.)
+    :func:`fit` does, but no mixture. The inducing clouds are chosen out of the sample and the sums are
+    formed at these hyperparameters, in one pass over all clouds. Given the sums, the outputscale, the
+    noise and the mean are then updated without a further pass, unless all clouds are inducing. The
+    outputscale and the noise maximise the leave-one-out log density of 2000 random clouds of the sample,
+    and the means the marginal likelihood. Hyperparameters that do not require a gradient stay as they
+    are; if the sampling noise is one of them, the noise, to which it is relative, is not updated. (The
+    outputscale and noise that maximise the lower bound predicted worse than those of the sample, since
+    the bound counts what the inducing clouds do not explain as noise.)
 
     If a fit without a checkpoint is interrupted, the model keeps the best hyperparameters found so far,
     and forms its sums when it next predicts.
