@@ -3,6 +3,7 @@
 import pickle
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -207,7 +208,7 @@ def marked(num: int, *, geometric: bool = False) -> tuple[PointClouds, torch.Ten
     return PointClouds(means + noise, geometric=geometric), torch.sin(2 * means[:, 0, 0])
 
 
-def fitted(model: DistributionGP, **options: object) -> DistributionGP:
+def fitted(model: Any, **options: object) -> Any:
     """A rough fit, of which two folds choose the metric."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(choosing, "_FOLDS", 2)
@@ -282,13 +283,10 @@ def test_a_shorter_lengthscale_is_found_once_few_coordinates_count() -> None:
 def test_a_sparse_model_learns_scales_of_its_sample(labels: bool, tmp_path: Path) -> None:
     X, y = waves(200 if labels else 120)
     if labels:
-        made, options = (
-            SparseClassificationGP(X, (y > 0).tolist(), num_inducing=20),
-            {"alpha_epsilons": [0.01]},
-        )
+        made = SparseClassificationGP(X, (y > 0).tolist(), num_inducing=20)
+        model = fitted(made, alpha_epsilons=[0.01])
     else:
-        made, options = SparseDistributionGP(X, y, num_inducing=20), {}
-    model = fit(made, restarts=0, progress=False, **options)
+        model = fitted(SparseDistributionGP(X, y, num_inducing=20))
     assert model.choice is not None
     assert min(model.choice.scales[:2]) > 3 * max(model.choice.scales[2:])
     save(model, tmp_path / "model.gp")
