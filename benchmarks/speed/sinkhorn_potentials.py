@@ -3,8 +3,8 @@
 The work: potentials on a reference of 20 atoms for 100 clouds of 30 points, from the Gaussian toy
 of Bachoc et al. (means in [-0.3, 0.3]^2, standard deviations 0.01 to 0.02; reference N(0, 0.1 I)),
 for epsilon from 1e-1 to 1e-6. A second task has references of 300 and 1000 atoms for 5 clouds of
-100 points; there, our solver computes the potentials on the clouds. Every side stops at a
-marginal error of 1e-9 if it can:
+100 points; there, our equations have the size of the clouds. Every side stops at a marginal error of
+1e-9 if it can:
 
 - ours: ``transport_potentials``, all clouds at once;
 - POT: ``ot.sinkhorn(method="sinkhorn_log")`` in a loop over clouds, with at most 20000 iterations

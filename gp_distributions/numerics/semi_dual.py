@@ -142,9 +142,7 @@ class _SemiDual:
 
         A step is accepted if it lowers the marginal error or if the objective still rises at its end.
         """
-        system = self.scaled_hessian(state)
-        system.diagonal(dim1=-2, dim2=-1).add_((state.damping * state.error).unsqueeze(-1) + 1e-15)
-        step, solved = self.solve(system, state)
+        step, solved, _ = self.solve(state, (state.damping * state.error).unsqueeze(-1) + 1e-15)
         trial = self.moved(state, step)
         ascends = (trial.residual * step).sum(-1) >= 0
         accept = ((trial.error < state.error) | ascends) & solved
@@ -157,31 +155,41 @@ class _SemiDual:
 
         The step reduces the marginal error to the size of rounding errors.
         """
-        system = self.scaled_hessian(state)
-        step, solved = self.solve(system, state)
+        step, solved, system = self.solve(state)
         trial = self.at(state, state.potentials + state.epsilon.unsqueeze(-1) * step, state.epsilon)
         # The shifted matrix has a Cholesky factor if and only if all eigenvalues exceed the shift.
         system.diagonal(dim1=-2, dim2=-1).sub_(SINGULAR)
         determined = torch.linalg.cholesky_ex(system).info == 0
         return _chosen((trial.error < state.error) & solved, trial, state), determined
 
-    def scaled_hessian(self, state: _Iterate) -> Tensor:
-        """Return ``diag(b)^-1/2 (diag(s) - R' diag(a) R) diag(b)^-1/2``, made invertible.
+    def solve(
+        self, state: _Iterate, damping: Tensor | float = 0.0
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        r"""Return the Newton step divided by epsilon, whether it exists, and the matrix solved for.
 
-        Constant potentials have the eigenvalue one instead of zero.
+        With :math:`U = \mathrm{diag}(a)^{1/2} R \,\mathrm{diag}(b)^{-1/2}`, the scaled Hessian is
+        :math:`D - U^\top U` for the diagonal matrix :math:`D` of :math:`s_j / b_j` plus the damping. A
+        reference with more atoms than the clouds needs :math:`I - U D^{-1} U^\top` instead, by
+        Woodbury's identity. Constant potentials have the eigenvalue one instead of zero.
         """
-        plan = state.conditional
-        hessian = (state.weights.unsqueeze(-2) * plan) @ plan.mT
-        scale = torch.outer(self.roots, self.roots)
-        hessian = torch.addcdiv(scale, hessian, scale, value=-1)
-        hessian.diagonal(dim1=-2, dim2=-1).add_(1 - state.residual / self.masses)
-        return hessian
-
-    def solve(self, system: Tensor, state: _Iterate) -> tuple[Tensor, Tensor]:
-        """Return the Newton step divided by epsilon, and whether the step exists."""
-        factor, failed = torch.linalg.cholesky_ex(system)
-        scaled = torch.cholesky_solve((state.residual / self.roots).unsqueeze(-1), factor)
-        return scaled.squeeze(-1) / self.roots, failed == 0
+        diagonal = 1 - state.residual / self.masses + damping
+        right = (state.residual / self.roots).unsqueeze(-1)
+        if self.inner.shape[-2] <= self.inner.shape[-1]:
+            hessian = (state.weights.unsqueeze(-2) * state.conditional) @ state.conditional.mT
+            scale = torch.outer(self.roots, self.roots)
+            system = torch.addcdiv(scale, hessian, scale, value=-1)
+            system.diagonal(dim1=-2, dim2=-1).add_(diagonal)
+            factor, failed = torch.linalg.cholesky_ex(system)
+            scaled = torch.cholesky_solve(right, factor)
+        else:
+            roots, diagonal = state.weights.sqrt().unsqueeze(-1), diagonal.unsqueeze(-1)
+            columns = state.conditional * roots.mT / self.roots.unsqueeze(-1)  # of U', C x m x n
+            system = roots @ roots.mT - columns.mT @ (columns / diagonal)
+            system.diagonal(dim1=-2, dim2=-1).add_(1.0)
+            factor, failed = torch.linalg.cholesky_ex(system)
+            inner = torch.cholesky_solve(columns.mT @ (right / diagonal), factor)
+            scaled = (right + columns @ inner) / diagonal
+        return scaled.squeeze(-1) / self.roots, failed == 0, system
 
 
 def _chosen(accept: Tensor, new: _Iterate, old: _Iterate) -> _Iterate:
@@ -208,7 +216,10 @@ def solve_semi_dual(
     max_iterations: int,
     initial: Tensor | None = None,
 ) -> tuple[Tensor, TransportOutcome]:
-    """Solve for the potentials on the reference, in steps whose time is cubic in its size.
+    """Solve for the potentials on the reference.
+
+    The time of a step is cubic in the number of atoms of the clouds or of the reference, whichever is
+    smaller.
 
     Args:
         points: A ``C x n x d`` tensor of atoms.
