@@ -15,9 +15,6 @@ from gp_distributions.models.regression import Regression
 from gp_distributions.numerics.predictions import expected_softmax, log_probabilities, tempered
 from gp_distributions.sharding.sharded_clouds import ShardedClouds
 
-# Number of left-out clouds whose class probabilities are computed at a time.
-_PART = 1024
-
 
 class Labelling:
     """Models that predict labels."""
@@ -155,6 +152,5 @@ class Classification(Labelling, Regression):  # type: ignore[misc]
         self.eval()
         with torch.no_grad():
             mean, variance, noise = self.latent_left_out(**options)
-            parts = zip(mean.split(_PART), variance.clamp_min(0).sqrt().split(_PART), strict=True)
-            found = torch.cat([expected_softmax(*part) for part in parts]).to(self.dtype)
+            found = expected_softmax(mean, variance.clamp_min(0).sqrt()).to(self.dtype)
         return found, noise.argmin(-1)  # the noise is least at the members of a class

@@ -84,6 +84,10 @@ def _tensor(values: Values, name: str) -> Tensor:
     return tensor if tensor.is_floating_point() else tensor.double()
 
 
+# Number of softmaxes at a time, so that what they need stays in the cache.
+_PART = 64
+
+
 def expected_softmax(mean: Tensor, std: Tensor) -> Tensor:
     r"""Expectation of the softmax of independent normal variables.
 
@@ -106,21 +110,33 @@ def expected_softmax(mean: Tensor, std: Tensor) -> Tensor:
     Returns:
         A ``... x C`` tensor of probabilities.
     """
+    parts = zip(
+        *(each.reshape(-1, each.shape[-1]).double().split(_PART) for each in (mean, std)),
+        strict=True,
+    )
+    found = torch.cat([_expected_softmax(*part) for part in parts])
+    return found.view(mean.shape).to(mean.dtype)
+
+
+def _expected_softmax(mean: Tensor, std: Tensor) -> Tensor:
+    """Compute :func:`expected_softmax` of ``N x C`` tensors in double precision."""
     reach, tail, largest = 6.0, 16.0, 80.0
     unit = (std.amax(-1, keepdim=True) / 12).clamp_min(1)
     mean, std = mean / unit, std / unit
     low = -tail - (mean + (std.square() / 2).minimum(reach * std)).logsumexp(-1)
     high = 3.5 + (reach * std - mean).amin(-1)
     steps = torch.linspace(0, 1, 128, dtype=mean.dtype, device=mean.device)
-    u = (low + (high - low) * steps.view(-1, *[1] * low.dim())).unsqueeze(-1)
-    nodes = torch.linspace(-reach, reach, 64, dtype=mean.dtype, device=mean.device)
-    weights = torch.softmax(-nodes.square() / 2, 0)
+    u = (low + (high - low) * steps.unsqueeze(-1)).unsqueeze(-1)
+    nodes = torch.linspace(-reach, reach, 64, dtype=mean.dtype)
+    # From node to node, the exponential grows by the same factor.
+    exponential = (u + mean - reach * std).clamp_max(largest).exp()
+    growth = (std * (nodes[1] - nodes[0]).item()).exp()
     value, slope = torch.zeros_like(u + mean), torch.zeros_like(u + mean)
-    for node, weight in zip(nodes, weights, strict=True):
-        exponential = (u + mean + std * node).clamp_max(largest).exp()  # finite in single precision
-        part = weight * (-exponential).exp()
-        value += part
-        slope += exponential * part
+    for weight in torch.softmax(-nodes.square() / 2, 0).tolist():
+        part = (-exponential).exp()
+        value.add_(part, alpha=weight)
+        slope.addcmul_(exponential, part, value=weight)
+        exponential = (exponential * growth).clamp_max(math.exp(largest))  # not infinity
     logs = value.clamp_min(torch.finfo(mean.dtype).tiny).log()
     density = slope * (logs.sum(-1, keepdim=True) - logs).exp()
     integral = density.sum(0)
