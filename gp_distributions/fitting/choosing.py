@@ -34,7 +34,6 @@ from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.equal_mixture import EqualMixture
 from gp_distributions.models.together import together
-from gp_distributions.numerics.predictions import tempered
 from gp_distributions.rows.clouds import rows_at
 from gp_distributions.warnings import JitterWarning, collected
 
@@ -283,10 +282,13 @@ def _compared(
         if name == MIXTURE:
             other = isotropic.with_kernel(isotropic.covar_module).eval()
             other.mixture = EqualMixture(members)
-        rows = _rows_of(model, test)
-        with together(rows):
+        held = _rows_of(model, test)
+        rows = held.rows
+        with together(held), torch.no_grad():
             for each, alternative in ((ISOTROPIC, isotropic), (name, other)):
-                totals[each] += _log_density(alternative, model, rows.rows, test)
+                moments = alternative.latent_marginals(rows, alternative.conditioned())
+                densities = model.log_densities(*moments, alternative.noise(rows), test)
+                totals[each] += densities.sum().item()
     size = model.train_targets.shape[-1]
     return {name: total / size for name, total in totals.items()}
 
@@ -312,21 +314,3 @@ def _rows_of(model: DistributionGP, index: Tensor) -> EmbeddedRows:
         first = whole.rows.select(-3, 0)
         return EmbeddedRows(first.index_select(-2, index))
     return whole.take(index, rows_at(whole.rows, index))
-
-
-@torch.no_grad()
-def _log_density(
-    model: DistributionGP, whole: DistributionGP, rows: Tensor, index: Tensor
-) -> float:
-    """Return the sum of the log densities of held-out targets, averaged over outputs."""
-    given = model.conditioned()
-    if isinstance(model, ClassificationGP):
-        (found,) = model.class_probabilities(rows, given)
-        labels = whole.likelihood.labels[index].unsqueeze(-1)
-        chances = tempered(found, model.temperature).gather(-1, labels)
-        return float(chances.clamp_min(torch.finfo(chances.dtype).tiny).log().sum())
-    mean, variance = model.latent_marginals(rows, given)
-    deviation = (variance + model.noise(rows)).sqrt()
-    targets = whole.columns(whole.train_targets[..., index])
-    density = torch.distributions.Normal(mean, deviation).log_prob(targets)
-    return float(density.movedim(-2, -1).flatten(0, -2).mean(0).sum())

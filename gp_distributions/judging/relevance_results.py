@@ -20,17 +20,19 @@ class RelevanceEntry:
     Attributes:
         block: Name of the block; ``"X"`` if the model has only one.
         coordinate: Name of the coordinate or column, or None for the whole block.
-        loss: What the mean log density of left-out targets loses if the input is exchanged between
-            objects at random, in nats for each target. It is about zero if the input does not matter.
+        loss: What the mean log density of left-out targets, or log probability of labels, loses if the
+            input is exchanged between objects at random, in nats for each target. It is about zero if
+            the input does not matter.
         error: Standard error of ``loss``.
         sensitivity: Root mean square change of predictions, to first order, if a number changes by its
             standard deviation; or if the atoms of a cloud move along a coordinate by its standard
             deviation, in root mean square over atoms, and in the directions that change the prediction
             most. The unit is that of the targets; if there are several outputs, the standard deviation
-            of each. NaN for whole blocks of several coordinates, categories, Gaussians and mixtures.
+            of each; nats of log odds for labels. NaN for whole blocks of several coordinates,
+            categories, Gaussians and mixtures.
         direction: Mean change of predictions, with its sign, if a number, or a coordinate of all atoms
             of a cloud, grows by its standard deviation, to first order. NaN where ``sensitivity`` is,
-            and for coordinates that rotate together.
+            for coordinates that rotate together, and for more than two classes.
         scale: Scale of a :class:`ScaledDistance`; NaN if there is none.
 
     Example:

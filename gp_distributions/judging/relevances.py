@@ -19,7 +19,7 @@ from gp_distributions.measures.arrays import integer
 from gp_distributions.measures.described import described
 from gp_distributions.models import ClassificationGP, DistributionGP, SparseDistributionGP
 from gp_distributions.models.arguments import keeps_clouds
-from gp_distributions.numerics.densities import conditional_log_densities
+from gp_distributions.numerics.densities import conditional_moments
 from gp_distributions.numerics.linear_algebra import cholesky
 from gp_distributions.numerics.sampling import random_partners
 from gp_distributions.rows.clouds import drop_copies
@@ -48,16 +48,19 @@ def relevance(
         \frac{1}{T} \sum_i \log p(y_i \mid x_i, D_{-i}) - \log p(y_i \mid x_i^{\pi(i)}, D_{-i}).
 
     It has the same unit, nats for each target, for bags, numbers and categories. With several outputs,
-    it is the mean over outputs. The values of a coordinate of a bag are exchanged as a whole: location,
-    spread, shape, and dependence on the other coordinates. Coordinates that carry the same information
-    can replace one another only as far as the model has learned that; each of them may show a loss.
+    it is the mean over outputs; of a classifier, :math:`p` is the probability of the label. The values
+    of a coordinate of a bag are exchanged as a whole: location, spread, shape, and dependence on the
+    other coordinates. Coordinates that carry the same information can replace one another only as far as
+    the model has learned that; each of them may show a loss.
 
     The sensitivity of a coordinate summarises the gradients :math:`g` of :func:`sensitivity`:
     :math:`\sqrt{\operatorname{mean}_i \sum_a g_{ia}^2 / w_{ia}}` times the standard deviation of the
     coordinate over all atoms, with :math:`w` the weights of the atoms. With several outputs, it is the
-    root mean square over outputs of this value in standard deviations of the targets. The mean is over
-    at most 100 random objects. If the model has an ``input_transform``, the coordinates are those after
-    the transform, which the kernel reads; normalising them does not change the result.
+    root mean square over outputs of this value in standard deviations of the targets. Predictions of a
+    classifier are logarithms of odds: of the second of two classes, or of each class beside the mean of
+    all. The mean is over at most 100 random objects. If the model has an ``input_transform``, the
+    coordinates are those after the transform, which the kernel reads; normalising them does not change
+    the result.
 
     Args:
         model: A fitted model. Of the several kernels of a mixture that :func:`fit` chose, the isotropic
@@ -75,7 +78,7 @@ def relevance(
         count as one.
 
     Raises:
-        TypeError: If ``model`` is not a :class:`DistributionGP`, or is a classifier.
+        TypeError: If ``model`` is not a :class:`DistributionGP`.
         ValueError: If ``repeats`` or ``atoms`` is less than one, there are fewer than four objects, the
             number of names is wrong, or they are not given by block although there are several.
 
@@ -90,10 +93,10 @@ def relevance(
 
     Source: Breiman 2001, section 10 (permutation importance).
     """
-    if not isinstance(model, DistributionGP) or isinstance(model, ClassificationGP):
+    if not isinstance(model, DistributionGP):
         raise TypeError(
-            f"Expected a DistributionGP for regression, got {described(model)}. Pass the model of an "
-            "estimator, estimator.model_."
+            f"Expected a DistributionGP or a ClassificationGP, got {described(model)}. Pass the model "
+            "of an estimator, estimator.model_."
         )
     repeats, atoms = integer(repeats, "repeats"), integer(atoms, "atoms")
     training = model.training
@@ -112,6 +115,8 @@ def relevance(
         chosen = order[:_MOST_OBJECTS].sort().values.to(few.device)
         gradients = found.gradients(few[chosen])
         steps = [sensitivity_to(each, few, chosen, gradients) for each in inputs]
+        if isinstance(model, ClassificationGP) and model.num_outputs > 2:
+            steps = [(size, math.nan) for size, _ in steps]  # no class is the positive one
     finally:
         model.train(training)
     entries = [
@@ -138,8 +143,7 @@ class _Exchange:
         self, model: DistributionGP, train: Tensor, rows: Tensor, folds: Sequence[Tensor]
     ) -> None:
         self.model, self.train, self.rows, self.folds = model, train, rows, folds
-        self.targets = model.train_targets
-        self.errors = self.targets - model.mean_module(train)
+        self.errors = model.train_targets - model.mean_module(train)
         self.noise = noise_of(model, train)
         noisy = covariance(model.covar_module, train) + torch.diag_embed(self.noise)
         kept = [
@@ -151,32 +155,32 @@ class _Exchange:
         self.before = self.densities(rows)
 
     def densities(self, rows: Tensor) -> Tensor:
-        """Compute the log density of each target, given its row and the data of the other folds.
-
-        Log densities are averaged over outputs.
-        """
+        """Compute the log density of each target, given its row and the data of the other folds."""
         model = self.model
         across = covariance(model.covar_module, self.train, rows)
         variances = covariance(model.covar_module, rows, diag=True)
-        errors = self.targets - model.mean_module(rows)
+        means = model.mean_module(rows)
         densities = torch.empty(len(rows), dtype=rows.dtype, device=rows.device)
         for fold, kept, factor in zip(self.folds, self.kept, self.factors, strict=True):
-            found = conditional_log_densities(
-                errors[..., fold],
+            mean, variance = conditional_moments(
                 across[..., kept, :][..., fold],
                 variances[..., fold],
-                self.noise[..., fold],
                 given=self.errors[..., kept],
                 factor=factor,
             )
-            densities[fold] = found.reshape(-1, len(fold)).mean(0)
+            densities[fold] = model.log_densities(
+                model.columns(means[..., fold] + mean),
+                model.columns(variance),
+                model.columns(self.noise[..., fold]),
+                fold,
+            )
         return densities
 
     def gradients(self, rows: Tensor) -> Tensor:
         """Differentiate the predictions of all data with respect to rows, ``outputs x N x width``.
 
         The unit of predictions is that of the targets; if there are several outputs, the standard
-        deviation of each.
+        deviation of each; and nats of log odds for labels.
         """
         model = self.model
         transform = getattr(model, "outcome_transform", None)
@@ -193,9 +197,13 @@ class _Exchange:
             options: Any = {"retain_graph": True, "allow_unused": True, "materialize_grads": True}
             found = [torch.autograd.grad(m.sum(), rows, **options)[0] for m in means]
         gradients = torch.stack(found)
+        if isinstance(model, ClassificationGP):
+            beside_mean = gradients - gradients.mean(0)
+            odds = beside_mean if len(gradients) > 2 else 2 * beside_mean[1:]
+            return odds / model.temperature
         if len(gradients) == 1:
             return gradients
-        units = in_units(self.targets).std(-1)
+        units = in_units(model.train_targets).std(-1)
         return gradients / torch.where(units > 0, units, 1.0)[:, None, None]
 
     def losses(self, each: Input, repeats: int, seed: int) -> Tensor:

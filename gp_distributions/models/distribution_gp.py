@@ -21,6 +21,7 @@ from gpytorch.means import Mean
 from linear_operator import LinearOperator, to_linear_operator
 from numpy.typing import ArrayLike
 from torch import Tensor
+from torch.distributions import Normal
 from torch.nn import Module
 
 from gp_distributions.distances.base import Distance
@@ -428,6 +429,19 @@ class DistributionGP(Regression, SingleTaskGP):
         rows = self._of_each_output(rows)
         shape = torch.broadcast_shapes(rows.shape[:-1], (*self.train_targets.shape[:-1], 1))
         return self.columns(self._noise_of(rows, shape))
+
+    def log_densities(self, mean: Tensor, variance: Tensor, noise: Tensor, index: Tensor) -> Tensor:
+        """Return log densities of training targets, averaged over outputs, a tensor of length ``N``.
+
+        Args:
+            mean: Means of the function at ``N`` training clouds, ``N x outputs``.
+            variance: Variances of the function, as ``mean``.
+            noise: Noise variances, as ``mean``.
+            index: Numbers of the clouds.
+        """
+        targets = self.columns(self.train_targets[..., index])
+        normal = Normal(mean, (variance + noise).sqrt(), validate_args=False)
+        return normal.log_prob(targets).movedim(-2, -1).flatten(0, -2).mean(0)
 
     def _noise_of(self, rows: Tensor, shape: torch.Size) -> Tensor:
         return self.likelihood._shaped_noise_covar(shape, rows).diagonal()

@@ -170,54 +170,26 @@ def _below(normals: Tensor) -> Tensor:
     return 0.5 * torch.erfc(normals * -math.sqrt(0.5))
 
 
-def conditional_log_densities(
-    errors: Tensor,
-    across: Tensor,
-    variances: Tensor,
-    noise: Tensor,
-    *,
-    given: Tensor,
-    factor: Tensor,
-) -> Tensor:
-    r"""Log density of each of some noisy values of a Gaussian process, given others.
+def conditional_moments(
+    across: Tensor, variances: Tensor, *, given: Tensor, factor: Tensor
+) -> tuple[Tensor, Tensor]:
+    r"""Mean and variance of each of some values of a Gaussian process, given others with noise.
 
     With the errors :math:`e` of the given values, their covariance matrix :math:`K` and the covariances
     :math:`c_i` of value :math:`i` with them, the error :math:`e_i` has the distribution
 
-    .. math::
-        e_i \mid e \sim N(c_i^\top K^{-1} e,\; v_i - c_i^\top K^{-1} c_i + \sigma_i^2).
+    .. math:: e_i \mid e \sim N(c_i^\top K^{-1} e,\; v_i - c_i^\top K^{-1} c_i).
 
     Args:
-        errors: Differences :math:`e_i` of the values from their prior means, ``batch_shape x M``.
         across: Covariances :math:`c_i`, ``batch_shape x N x M``.
         variances: Prior variances :math:`v_i` of the function, ``batch_shape x M``.
-        noise: Noise variances :math:`\sigma_i^2`, ``batch_shape x M``.
         given: Differences :math:`e` of the given values from their prior means, ``batch_shape x N``.
         factor: Lower Cholesky factor of :math:`K`, noise included, ``batch_shape x N x N``.
 
     Returns:
-        A ``batch_shape x M`` tensor.
+        Two ``batch_shape x M`` tensors; the mean is that of the difference from the prior mean.
 
     Source: Rasmussen and Williams 2006, eq. 2.22 to 2.24.
-    """
-    mean, variance = conditional_moments(across, variances, given=given, factor=factor)
-    variance = variance + noise
-    return -0.5 * ((2 * math.pi * variance).log() + (errors - mean).square() / variance)
-
-
-def conditional_moments(
-    across: Tensor, variances: Tensor, *, given: Tensor, factor: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Mean and variance of each of some values of a Gaussian process, given others.
-
-    Args:
-        across: As for :func:`conditional_log_densities`, and so are the others.
-        variances: Prior variances of the function.
-        given: Differences of the given values from their prior means.
-        factor: Lower Cholesky factor of the covariance matrix of the given values.
-
-    Returns:
-        Two ``batch_shape x M`` tensors; the mean is that of the difference from the prior mean.
     """
     solved = torch.cholesky_solve(across, factor)
     mean = (solved.mT @ given.unsqueeze(-1)).squeeze(-1)

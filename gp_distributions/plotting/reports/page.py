@@ -103,8 +103,8 @@ def report(
             training objects, and numbers from zero otherwise.
         level: Nominal probability of the intervals.
         relevance: Whether to compute which inputs matter, which takes most of the time for many
-            training objects; or what :func:`relevance` found. For classification and
-            sparse models, the report shows sensitivities instead.
+            training objects; or what :func:`relevance` found. For sparse models, the report shows
+            sensitivities instead.
         date: Date to show. Default: none, so that equal inputs give equal files.
 
     Returns:
@@ -166,7 +166,7 @@ def report(
         raise ValueError(f"Expected {total} names of training objects, got {len(trained)}.")
     classes = [str(name) for name in getattr(single, "classes_", ())]
     found = [_output(o, n, level, classes) for o, n in zip(outputs, labels, strict=True)]
-    if relevance is True and isinstance(single, DistributionGP) and not classes:
+    if relevance is True and isinstance(single, DistributionGP):
         relevance = total >= _FEWEST_RELEVANT and relevance_of(single, names=names)
     ranked = isinstance(relevance, Relevance)
     if relevance is True:
