@@ -180,7 +180,7 @@ def _log_improvement(model: Model, data: Observations) -> AcquisitionFunction:
         indices = list(range(data.objectives))
         name, objective = "qLogNEHVI", IdentityMCMultiOutputObjective(outcomes=indices)
         objectives = data.Y[:, : data.objectives]
-        feasible = objectives[data.feasible] if bool(data.feasible.any()) else objectives
+        feasible = objectives[data.feasible] if data.feasible.any() else objectives
         options["ref_point"] = infer_reference_point(feasible[is_non_dominated(feasible)])
         options["cache_root"] = supports_cache_root(model)
     return get_acquisition_function(name, model, objective, data.X, mc_samples=128, **options)

@@ -97,7 +97,7 @@ class Alternation:
         values = self.values(pool)
         finite = values.isfinite()
         pool, values, count = pool[finite], values[finite], count - len(leading)
-        if 0 < count < len(pool) and bool(values.std() > 0):
+        if 0 < count < len(pool) and values.std() > 0:
             pool = initialize_q_batch(pool.unsqueeze(1), values, count)[0].squeeze(1)
         return torch.cat([leading, pool[:count]])
 
@@ -193,7 +193,7 @@ class AlternatingSearch(Search):
         starts = alternation.starts(leading, random, self.num_restarts)
         states, values = alternation.maximise(starts)
         # All maxima are taken, as they may be if few candidates are left.
-        if not bool((values > -torch.inf).any()):
+        if not (values > -torch.inf).any():
             states = self.states(self.initial(len(taken) + self.raw_samples, seed))
             values = alternation.values(states)
         top = int(values.argmax())

@@ -130,7 +130,7 @@ class ComparedModels:
             model = self._fitted(candidate, place, X, y)
             try:
                 density = left_out(model, y).log_density
-                if not bool(density.isfinite().all()):
+                if not density.isfinite().all():
                     raise NanError("the log density of an evaluation is not finite")
             except (NanError, NotPSDError) as error:
                 failure = error

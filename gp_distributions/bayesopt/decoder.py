@@ -80,7 +80,7 @@ class Decoder(InputTransform, torch.nn.Module):
                 "without gradients, search a pool of its shapes with PoolSearch."
             )
         finite = rows.isfinite().all(-1)
-        if not bool(finite.all()):
+        if not finite.all():
             first = int((~finite).nonzero()[0])
             raise ValueError(
                 "Expected decode to return finite points and weights, got NaN or infinity for design "

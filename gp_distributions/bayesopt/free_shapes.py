@@ -53,7 +53,7 @@ class DataPenalty(torch.nn.Module):
             squared = distance.squared(self.rows).clone()
         nearest = squared.fill_diagonal_(torch.inf).amin(-1)
         self.register_buffer("scale", nearest.median())
-        if not bool(self.scale > 0):
+        if not self.scale > 0:
             raise ValueError(
                 "Expected training clouds most of which differ from all others. Remove duplicates."
             )
@@ -137,7 +137,7 @@ def optimize_free_shapes(
     values: list[Tensor] = []
 
     def objective(rows: Tensor) -> Tensor:
-        found: Tensor = acquisition(rows)
+        found = acquisition(rows)
         return found if penalty is None else found - penalty_weight * penalty(rows)
 
     def find(found: list[Tensor]) -> Tensor:

@@ -277,7 +277,7 @@ class MixedSearch(AlternatingSearch):
             for column, look_up in look_ups:
                 look_up.batch = states[:, 0, column].detach().long()
             with looking_up(known if look_ups else None):
-                values: Tensor = acquisition(self._inputs(states))
+                values = acquisition(self._inputs(states))
             for name, part in moves.items():
                 if part.cost is not None:
                     values = values - part.cost(states[..., self._places[name].states])

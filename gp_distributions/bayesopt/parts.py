@@ -166,7 +166,7 @@ class Search(Part):
             model: A model with the :meth:`default_kernel`.
             seed: Random seed of the fits.
         """
-        distance: Distance = model.covar_module.base_kernel.distance
+        distance = model.covar_module.base_kernel.distance
         if not distance.euclidean:
             return
         known = None
@@ -260,8 +260,7 @@ class ContinuousPart(Part):
 
     def read_inputs(self, inputs: Tensor) -> list[Any]:
         """Converts an ``N x width`` tensor of inputs to candidates, given as plain data."""
-        plain: list[Any] = inputs.tolist()
-        return plain
+        return inputs.tolist()
 
     @property
     def cost(self) -> Penalty | None:
@@ -298,8 +297,7 @@ class Box(ContinuousPart):
 
     def read_inputs(self, inputs: Tensor) -> list[Any]:
         """Converts an ``N x k`` tensor to vectors within the bounds, whatever its precision."""
-        within: list[Any] = inputs.to(self.bounds).clamp(*self.bounds).tolist()
-        return within
+        return inputs.to(self.bounds).clamp(*self.bounds).tolist()
 
     def plain(self, candidate: Any) -> Any:
         """Returns the vector as a list of numbers."""
@@ -308,7 +306,7 @@ class Box(ContinuousPart):
             vector = torch.as_tensor(candidate, dtype=low.dtype, device=low.device)
         except (TypeError, ValueError, OverflowError, RuntimeError):
             vector = low.new_empty(0)
-        if vector.shape != low.shape or not bool(((low <= vector) & (vector <= high)).all()):
+        if vector.shape != low.shape or not ((low <= vector) & (vector <= high)).all():
             raise ValueError(
                 f"Expected numbers within the bounds {self.bounds.tolist()}, got {candidate!r:.80}."
             )
@@ -459,5 +457,4 @@ def _as_python(value: Any) -> Any:
 
 def shuffled(size: int, seed: int) -> list[int]:
     """Returns the integers from 0 to ``size - 1`` in a random order."""
-    order: list[int] = torch.randperm(size, generator=torch.Generator().manual_seed(seed)).tolist()
-    return order
+    return torch.randperm(size, generator=torch.Generator().manual_seed(seed)).tolist()

@@ -255,12 +255,12 @@ class PoolLookUp:
         for table in known:
             first = self._places(table, x1)
             second = first if x2 is x1 or first is None else self._places(table, x2)
-            if first is None or second is None or bool(first.all() and second.all()):
+            if first is None or second is None or (first.all() and second.all()):
                 continue
             squared = table.squared[self.batch]
             found = squared[:, None, second]
-            if bool(first.any()):
-                fixed = table.between[first][:, second] if bool(second.any()) else 0
+            if first.any():
+                fixed = table.between[first][:, second] if second.any() else 0
                 found = found * (first == 0)[:, None] + squared[:, first, None] * (second == 0)
                 found = found + fixed
             batch_shape = torch.broadcast_shapes(x1.shape[:-2], x2.shape[:-2])
@@ -272,7 +272,7 @@ class PoolLookUp:
         """Return the features of rows that hold candidates."""
         for table in tables:
             places = self._places(table, rows)
-            if places is None or bool(places.all()):
+            if places is None or places.all():
                 continue
             found = table.features[self.batch].reshape(len(rows), *[1] * (rows.dim() - 2), -1)
             return torch.where((places == 0).unsqueeze(-1), found, table.features_at(places))
@@ -295,10 +295,10 @@ class PoolLookUp:
         first = rows[(0,) * axes]
         moving = torch.stack([(row == candidates).all() for row in rows.unbind(-2)])
         for place in (~moving).nonzero().flatten().tolist():
-            if not bool((rows[..., place, :] == first[place]).all()):
+            if not (rows[..., place, :] == first[place]).all():
                 return None
         places = torch.zeros_like(moving, dtype=torch.long)
-        if not bool(moving.all()):
+        if not moving.all():
             places[~moving] = table.places(first[~moving])
         return places
 
@@ -379,6 +379,6 @@ def optimize_over_pool(
 
     with torch.no_grad(), looking_up(look_up):
         found = one_by_one(acquisition, q, find, lambda found: pool.rows[torch.stack(found)])
-    if bool(torch.stack(values).isnan().any()):
+    if torch.stack(values).isnan().any():
         raise ValueError(f"Expected values of {acquisition} that are not NaN, got {values}.")
     return torch.stack(found), torch.stack(values)

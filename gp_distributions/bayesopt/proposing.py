@@ -146,5 +146,4 @@ def _deviations(outcomes: Tensor) -> Tensor:
     """Return the standard deviations by which models divide; 1 for outcomes that are all equal."""
     transform = standardize(outcomes)
     transform(outcomes)
-    found: Tensor = transform.stdvs.flatten()
-    return found
+    return transform.stdvs.flatten()

@@ -132,7 +132,7 @@ class RecipeSearch(ContinuousPart, AlternatingSearch):
                 )
             self.bounds[:, self.names.index(each)] = self.bounds.new_tensor(pair)
         self.costs = self.bounds.new_zeros(size) if costs is None else double(costs, "costs")
-        if self.costs.shape != (size,) or not bool(self.costs.isfinite().all()):
+        if self.costs.shape != (size,) or not self.costs.isfinite().all():
             raise ValueError(
                 f"Expected a finite cost of each of {size} ingredients, got {costs!r}."
             )
@@ -175,8 +175,7 @@ class RecipeSearch(ContinuousPart, AlternatingSearch):
             repaired, valid = self._repaired(fractions / fractions.sum(-1, keepdim=True), chosen)
             found = torch.where((valid & ~done).unsqueeze(-1), repaired, found)
             done = done | valid
-        plain: list[list[float]] = found.tolist()
-        return plain
+        return found.tolist()
 
     def inputs(self, candidates: Plain) -> Tensor:
         """Returns the fractions of all ingredients as one tensor."""
@@ -197,8 +196,7 @@ class RecipeSearch(ContinuousPart, AlternatingSearch):
             candidate = [candidate.get(name, 0.0) for name in self.names]
         recipe = double(candidate, "The recipe")
         check_fractions(recipe.unsqueeze(0), self.names)
-        fractions: list[float] = recipe.tolist()
-        return fractions
+        return recipe.tolist()
 
     @cached_property
     def _default_distance(self) -> StandardizedDistance:
@@ -260,7 +258,7 @@ class RecipeSearch(ContinuousPart, AlternatingSearch):
                 "max_ingredients or lower min_fraction."
             )
         recipe = torch.from_numpy(found.x[:size] * (found.x[size:] > 0.5))
-        if not bool(self._repaired(recipe[None], recipe[None] > 0)[1]):
+        if not self._repaired(recipe[None], recipe[None] > 0)[1]:
             raise ValueError(
                 f"Expected budget >= {found.fun:.6g}, the cost of the cheapest recipe, "
                 f"{self.show(recipe.tolist())}, got {self.budget:.6g}."
@@ -308,16 +306,14 @@ class RecipeSearch(ContinuousPart, AlternatingSearch):
     def reached(self, alternation: Alternation, state: Tensor) -> list[float]:
         """Returns the best fractions of the ingredients of a recipe, by gradients."""
         both = torch.stack([self._polished(alternation.value, state), state])
-        recipe: list[float] = both[alternation.values(both).argmax()].tolist()
-        return recipe
+        return both[alternation.values(both).argmax()].tolist()
 
     def within(self, candidate: list[float]) -> list[float]:
         """Returns a recipe within all limits, the cheapest if there is none of the same ingredients."""
         known = self.inputs([candidate])
         chosen = (self._places(-known) < self.max_ingredients) & ((known > 0) | self._required)
         repaired, valid = self._repaired(known, chosen)
-        recipe: list[float] = (repaired[0] if bool(valid) else self._cheapest).tolist()
-        return recipe
+        return (repaired[0] if valid else self._cheapest).tolist()
 
     def neighbours(
         self, states: Tensor, *, shares: Sequence[float] = _SHARES
@@ -350,9 +346,9 @@ class RecipeSearch(ContinuousPart, AlternatingSearch):
             batch_initial_conditions=recipe[None, None],
             fixed_features=dict.fromkeys((~chosen).nonzero().squeeze(-1).tolist(), 0.0),
             equality_constraints=[(places, torch.ones_like(recipe[places]), 1.0)],
-            inequality_constraints=budget if bool(self.costs.any()) else None,
+            inequality_constraints=budget if self.costs.any() else None,
             retry_on_optimization_warning=False,
             options={"maxiter": 100},
         )
         repaired, valid = self._repaired(found, found > _SMALL)
-        return repaired[0] if bool(valid) else recipe
+        return repaired[0] if valid else recipe

@@ -138,7 +138,7 @@ def read_ragged(
     atoms, masses = _tensors(array, weights)
     ends = torch.as_tensor(real_array(offsets, "Offsets"), device=atoms.device)
     sizes = ends.long().diff()
-    if ends.dim() != 1 or [*ends[[0, -1]]] != [0, len(atoms)] or not bool((sizes > 0).all()):
+    if ends.dim() != 1 or [*ends[[0, -1]]] != [0, len(atoms)] or not (sizes > 0).all():
         raise ValueError(
             f"Offsets: expected increasing integers from 0 to the number of atoms, {len(atoms)}, got "
             f"{np.array2string(ends.numpy(force=True), threshold=20)}; a bag holds at least one atom."

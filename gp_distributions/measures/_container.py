@@ -99,9 +99,8 @@ class Container(ABC):
     @property
     def batch_shape(self) -> torch.Size:
         """Shape of the batch axes, which is empty for a single distribution."""
-        name, axes = next(iter(self._axes.items()))
-        tensor: Tensor = getattr(self, name)
-        return tensor.shape[: tensor.dim() - axes]
+        axes = next(iter(self._axes.values()))
+        return self._tensors[0].shape[:-axes]
 
     @property
     def dim(self) -> int:

@@ -127,7 +127,7 @@ def curve_normals(points: Tensor, lines: Lines, name: str, *, oriented: bool) ->
         points.new_zeros(len(lines.hole)).index_add(0, line, each)
         for each in (cross, torch.linalg.vector_norm(steps, dim=-1))
     )
-    if bool((areas.abs() <= _rounding(areas) * lengths.square()).any()):
+    if (areas.abs() <= _rounding(areas) * lengths.square()).any():
         raise ValueError(
             f"{name}: expected an outline with an inside, got a signed area of 0. Pass "
             'normals="unoriented".'
@@ -196,7 +196,7 @@ def _inside_out(points: Tensor, vectors: Tensor, faces: Tensor, name: str) -> bo
     middle = corners.mean(1) - corners.mean((0, 1))
     volume = (middle * vectors).sum() / 3
     bound = torch.linalg.vector_norm(vectors, dim=-1).sum() ** 1.5
-    if not bool(volume.abs() > _rounding(bound) * bound):
+    if not volume.abs() > _rounding(bound) * bound:
         raise ValueError(
             f"{name}: expected a closed mesh with an inside, got a volume of 0. Pass "
             'normals="unoriented".'

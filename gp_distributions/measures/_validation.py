@@ -57,10 +57,10 @@ def validated(points: Tensor, weights: Tensor, wording: Wording) -> Clouds:
             weights of a cloud are all zero.
     """
     # A sum is finite only if all its terms are, and takes no memory for a mask.
-    if not bool(points.detach().sum().isfinite()):
+    if not points.detach().sum().isfinite():
         where = " in atom {}, coordinate {}"
         check_entries(points.isfinite(), points, wording, "finite coordinates", where)
-    if not bool(weights.detach().sum().isfinite()) or bool((weights < 0).any()):
+    if not weights.detach().sum().isfinite() or (weights < 0).any():
         valid = weights.isfinite() & (weights >= 0)
         check_entries(valid, weights, wording, f"finite {wording.weights} >= 0", " in atom {}")
     # The order of summation depends on the strides; contiguous rows make equal weights stay equal.

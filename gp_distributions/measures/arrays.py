@@ -102,7 +102,7 @@ def given_points(value: Data, name: str, shape: tuple[str, int]) -> Tensor:
     expected = f"({shape[0]}, {shape[1]})"
     array = point_array(value, name, expected)
     points = to_tensors([array])[0].detach().double()
-    if array.shape[1] != shape[1] or not bool(points.isfinite().all()):
+    if array.shape[1] != shape[1] or not points.isfinite().all():
         raise ValueError(
             f"{name}: expected finite numbers of shape {expected}, got shape {tuple(array.shape)}."
         )

@@ -50,13 +50,13 @@ def as_curves(train_Y: Tensor | ArrayLike) -> Tensor:
     missing = curves.isnan()
     for axis, name, least in ((1, "curve", 1), (0, "output", 2)):
         known = (~missing).sum(axis)
-        if bool((known < least).any()):
+        if (known < least).any():
             place = int((known < least).nonzero()[0])
             raise ValueError(
                 f"Expected at least {least} known value{'s' * (least > 1)} of each {name}, got "
                 f"{int(known[place])} of {name} {place}. Leave the {name} out."
             )
-    if bool(curves.isinf().any()):
+    if curves.isinf().any():
         curve, output = curves.isinf().nonzero()[0].tolist()
         raise ValueError(
             f"Expected finite values, or NaN for missing ones, but curve {curve} has "

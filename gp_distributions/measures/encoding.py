@@ -71,10 +71,10 @@ class CovariateEncoding:
             if isinstance(values, Tensor):
                 gaps = values.isnan()
                 numbers = values.detach().double()[~gaps]
-                varies = bool((numbers != numbers[0]).any())
+                varies = (numbers != numbers[0]).any()
                 scale = numbers.std(correction=0).item() if varies else 1.0
                 columns[name] = Scaling(numbers.mean().item(), scale)
-                if bool(gaps.any()):
+                if gaps.any():
                     columns[f"{name} missing"] = Gaps(name)
                 continue
             columns[name] = Levels(part.levels_of(name))
@@ -128,7 +128,7 @@ class CovariateEncoding:
                 )
             if isinstance(kind, Scaling):
                 numbers = (torch.as_tensor(values).double() - kind.mean) / kind.scale
-                if name not in known and bool(numbers.isnan().any()):
+                if name not in known and numbers.isnan().any():
                     raise ValueError(
                         f"{where}: expected numbers, none of which the training data lack, got "
                         f"nan in row {int(numbers.isnan().nonzero()[0])}. Fill in the value."

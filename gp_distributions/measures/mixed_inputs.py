@@ -359,5 +359,4 @@ def _joined(parts: Sequence[Any], name: str) -> Part:
         raise ValueError(f"Block {name!r}: expected one kind and dimension, got {[*parts]}.")
     if isinstance(parts[0], Covariates):
         return Covariates.concatenate(parts)
-    whole: Part = type(parts[0])._concatenate(parts)
-    return whole
+    return type(parts[0])._concatenate(parts)

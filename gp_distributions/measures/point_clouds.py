@@ -796,7 +796,7 @@ class PointClouds(WeightedContainer):
         positions = PointClouds._unchecked(self.positions, self.weights)
         spread = self.num_normals > 0 and scale is None
         centre, scales = positions._centre_and_scale(1.0 if spread else scale)
-        if self.num_normals and bool((scales != scales.max()).any()):
+        if self.num_normals and (scales != scales.max()).any():
             raise ValueError(
                 "Expected one scale for all positions of clouds with normals, since a stretched shape "
                 f"has other normals, got {scales.tolist()}. Scale the shapes before they are read."
@@ -804,7 +804,7 @@ class PointClouds(WeightedContainer):
         if spread:
             squares = (self.weights * (self.positions - centre).square().sum(-1)).sum(-1)
             scales = (squares.mean() / len(centre)).sqrt()
-            if not bool(scales > 0):
+            if not scales > 0:
                 raise ValueError(
                     f"Expected several positions, whose spread is the scale, got {self}; pass scale=."
                 )

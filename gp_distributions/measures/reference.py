@@ -50,7 +50,7 @@ class ReferenceMeasure(torch.nn.Module):
     def __init__(self, points: Data, weights: Data | None = None) -> None:
         super().__init__()
         clouds = PointClouds(points, weights)
-        if clouds.batch_shape or not bool((clouds.weights > 0).all()):
+        if clouds.batch_shape or not (clouds.weights > 0).all():
             raise ValueError(
                 "Expected points of one reference, of shape (m, d), and positive weights, got points "
                 f"of shape {tuple(clouds.points.shape)} and weights {clouds.weights.tolist()}."

@@ -98,8 +98,7 @@ class TrainingData:
     def y(self) -> Tensor | Labels:
         """The targets, without an axis of outputs if they had none, or the labels."""
         if self.classes is not None:
-            labels: Labels = self.classes[self.targets.cpu().numpy()]
-            return labels
+            return self.classes[self.targets.cpu().numpy()]
         return self.targets.squeeze(-1) if self.squeeze else self.targets
 
     @property

@@ -62,7 +62,7 @@ def plot_cloud(
     label = ("weight" if values is None else "") if label is None else label
     atoms, shown = as_array(cloud.positions)[weights > 0], shown[weights > 0]
     largest = float(np.abs(shown).max())
-    signed = bool((shown < 0).any())
+    signed = (shown < 0).any()
     ax = given_or_new(ax)
     style: dict[str, Any] = {"cmap": "cividis_r", "vmin": 0.0, "vmax": largest}
     if signed:

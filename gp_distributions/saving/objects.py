@@ -120,7 +120,7 @@ def _curves(model: CurveGP) -> dict[str, Any]:
 def _make_curves(cls: Any, described: dict[str, Any]) -> CurveGP:
     parts, (rows, targets) = described["parts"], described["data"]
     curves = targets.mT.masked_fill(described["missing"], torch.nan)
-    model: CurveGP = cls(rows, curves, parts["covar_module"], **described["options"])
+    model = cls(rows, curves, parts["covar_module"], **described["options"])
     for name in ("likelihood", "mean_module", "outcome_transform"):
         setattr(model, name, parts[name])
     for name, value in described["state"].items():

@@ -70,8 +70,7 @@ class Piece:
 
     def targets(self) -> Tensor | None:
         """Read the targets alone."""
-        found: Tensor | None = self.read()[1]
-        return found
+        return self.read()[1]
 
     def labels(self) -> npt.NDArray[Any] | None:
         """Read the labels of the distributions alone."""

@@ -60,7 +60,7 @@ def judge(
     found = (model.predict_proba(rows),) if classify else model.predict(X)
     moments = [m.detach().double().cpu().reshape(len(rows), -1).clone() for m in found]
     places = torch.full([len(rows)], -1) if training is None else _places(training, rows, values)
-    if bool((seen := places >= 0).any()):
+    if (seen := places >= 0).any():
         left_out = (model.leave_one_out_proba(),) if classify else model.leave_one_out()
         for moment, without in zip(moments, left_out, strict=True):
             moment[seen] = without.detach().double().cpu().reshape(len(without), -1)[places[seen]]
@@ -82,7 +82,7 @@ def _places(training: Training, rows: Tensor, values: Tensor) -> Tensor:
     near = torch.finfo(rows.dtype).eps ** 0.5 * spread
     for row, value in zip(rows.numpy(force=True), values, strict=True):
         same = known.get(np.trim_zeros(row, "b").tobytes(), [])
-        found += [*(i for i in same if bool(((targets[i] - value).abs() <= near).all())), -1][:1]
+        found += [*(i for i in same if ((targets[i] - value).abs() <= near).all()), -1][:1]
     return torch.tensor(found)
 
 
