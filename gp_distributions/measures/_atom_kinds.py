@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from gp_distributions.measures._bags import by_label
 from gp_distributions.measures._validation import Clouds, Name
-from gp_distributions.measures.arrays import is_missing
+from gp_distributions.measures.arrays import Labels, is_missing
 
 # The distinct kinds, in sorted order. An atom has the number of its kind among them.
 KindNames: TypeAlias = tuple[Any, ...]
@@ -59,7 +58,7 @@ def with_kinds(clouds: Clouds, kinds: Any, name: Name) -> tuple[Clouds, KindName
 def with_listed_kinds(
     clouds: Clouds,
     kinds: Any,
-    labels: npt.NDArray[Any] | None,
+    labels: Labels | None,
     name: Name,
     sizes: Sequence[int] | None = None,
 ) -> tuple[Clouds, KindNames]:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -14,6 +13,7 @@ from gp_distributions.measures._validation import Clouds, Wording, validated
 from gp_distributions.measures.arrays import (
     Array,
     Data,
+    Labels,
     object_array,
     point_array,
     real_array,
@@ -25,7 +25,7 @@ from gp_distributions.rows.padding import untouched_zeros
 
 def listed(
     items: Any, noun: str, labels: Iterable[Any] | None = None
-) -> tuple[list[Any], npt.NDArray[Any] | None]:
+) -> tuple[list[Any], Labels | None]:
     """Return items as a list, and their labels.
 
     Args:
@@ -72,7 +72,7 @@ def read_arrays(points: Data, weights: Data | None) -> Clouds:
     return validated(*_tensors(atoms, weights), Wording())
 
 
-def read_bags(bags: Sequence[Data], weights: Any, labels: npt.NDArray[Any] | None) -> Clouds:
+def read_bags(bags: Sequence[Data], weights: Any, labels: Labels | None) -> Clouds:
     """Pad bags to the size of the largest, with atoms of weight zero at the origin.
 
     Args:
@@ -103,7 +103,7 @@ def read_bags(bags: Sequence[Data], weights: Any, labels: npt.NDArray[Any] | Non
     return validated(pad(flat, sizes), pad(filled, sizes), wording)
 
 
-def by_label(values: Any, labels: npt.NDArray[Any] | None, noun: str) -> list[Any]:
+def by_label(values: Any, labels: Labels | None, noun: str) -> list[Any]:
     """Return what belongs to each bag as a list, given a list or a dictionary by label.
 
     Raises:
@@ -120,9 +120,7 @@ def by_label(values: Any, labels: npt.NDArray[Any] | None, noun: str) -> list[An
     return [values[key] for key in keys]
 
 
-def read_ragged(
-    points: Data, offsets: Data, weights: Data | None, labels: npt.NDArray[Any] | None
-) -> Clouds:
+def read_ragged(points: Data, offsets: Data, weights: Data | None, labels: Labels | None) -> Clouds:
     """Pad bags whose atoms are stored one bag after another.
 
     Args:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from gp_distributions.measures.arrays import Data, given_scale, integer
+from gp_distributions.measures.arrays import Data, Labels, given_scale, integer
 from gp_distributions.rows.padding import at, is_tracked, is_wide, joined
 from gp_distributions.warnings import PrecisionWarning, warn
 
@@ -34,7 +34,7 @@ class Container(ABC):
     # Names of what else is known of all distributions, which has defaults on the class.
     _known: ClassVar[tuple[str, ...]] = ()
 
-    labels: npt.NDArray[Any] | None
+    labels: Labels | None
 
     if not TYPE_CHECKING:  # type checkers know the attributes
 
@@ -43,24 +43,22 @@ class Container(ABC):
             raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}{remedy}")
 
     @classmethod
-    def _read(cls, *tensors: Tensor, labels: npt.NDArray[Any] | None = None, **known: Any) -> Self:
-        made = cls._unchecked(*tensors, labels=labels, **known)
+    def _read(cls, *tensors: Tensor, **known: Any) -> Self:
+        made = cls._unchecked(*tensors, **known)
         made._warn()
         return made
 
     @classmethod
-    def _unchecked(
-        cls, *tensors: Tensor, labels: npt.NDArray[Any] | None = None, **known: Any
-    ) -> Self:
+    def _unchecked(cls, *tensors: Tensor, **known: Any) -> Self:
         made = cls.__new__(cls)
-        made._fill(*tensors, labels=labels, **known)
+        made._fill(*tensors, **known)
         return made
 
-    def _alike(self, *tensors: Tensor, labels: npt.NDArray[Any] | None) -> Self:
-        """Return other distributions of which the same is known."""
-        return self._unchecked(*tensors, labels=labels, **self._knowledge)
+    def _alike(self, *tensors: Tensor, **known: Any) -> Self:
+        """Return other distributions with the same labels, of which the same is known, unless given."""
+        return self._unchecked(*tensors, **{"labels": self.labels} | self._knowledge | known)
 
-    def _fill(self, *tensors: Tensor, labels: npt.NDArray[Any] | None = None, **known: Any) -> None:
+    def _fill(self, *tensors: Tensor, labels: Labels | None = None, **known: Any) -> None:
         if labels is not None:
             labels.flags.writeable = False
         vars(self).update(zip((*self._axes, "labels"), (*tensors, labels), strict=True))
@@ -139,7 +137,7 @@ class Container(ABC):
             raise ValueError(
                 f"Expected dtype torch.float64 or torch.float32, got {tensors[0].dtype}."
             )
-        return self._alike(*tensors, labels=self.labels)
+        return self._alike(*tensors)
 
     def normalize(self, like: Self | None = None, scale: Data | None = None) -> Self:
         """Centre and scale each coordinate: return the distributions of ``(x - centre) / scale``.
@@ -251,7 +249,7 @@ class Container(ABC):
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         # A tensor inside a graph cannot be deep-copied, so the copy leaves the graph, as a pickle does.
         tensors = [t.detach().clone().requires_grad_(t.requires_grad) for t in self._tensors]
-        return self._alike(*tensors, labels=self.labels)
+        return self._alike(*tensors)
 
     def __repr__(self) -> str:
         parts = [

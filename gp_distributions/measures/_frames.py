@@ -14,7 +14,13 @@ from torch import Tensor
 
 from gp_distributions.measures._bags import pad
 from gp_distributions.measures._validation import Clouds, Wording, validated
-from gp_distributions.measures.arrays import as_floats, is_missing, object_array, real_array
+from gp_distributions.measures.arrays import (
+    Labels,
+    as_floats,
+    is_missing,
+    object_array,
+    real_array,
+)
 from gp_distributions.measures.tables import cells, column, table
 from gp_distributions.warnings import MissingWarning, warn
 
@@ -30,7 +36,7 @@ def read_frame(
     kind: str | None = None,
     *,
     drop: bool = False,
-) -> tuple[Clouds, npt.NDArray[Any], list[Any] | None]:
+) -> tuple[Clouds, Labels, list[Any] | None]:
     """Group the rows of a frame by bag, keeping their order within each bag.
 
     Returns:
@@ -62,12 +68,12 @@ def read_frame(
 def split_rows_by_bag(
     points: Tensor,
     weights: Tensor,
-    ids: npt.NDArray[Any],
+    ids: Labels,
     bag: str,
     *,
     noun: str = "Bag",
     kinds: npt.NDArray[Any] | None = None,
-) -> tuple[Clouds, npt.NDArray[Any], list[npt.NDArray[Any]] | None]:
+) -> tuple[Clouds, Labels, list[npt.NDArray[Any]] | None]:
     """Group atoms by bag, keeping their order within each bag.
 
     Args:
@@ -104,7 +110,7 @@ def split_rows_by_bag(
     return validated(*padded, Wording(noun, labels=labels)), labels, of_bags
 
 
-def _whole(ids: npt.NDArray[Any], entries: Iterable[Any]) -> npt.NDArray[np.bool_]:
+def _whole(ids: Labels, entries: Iterable[Any]) -> npt.NDArray[np.bool_]:
     """Return which atoms lack no value, and warn of the others."""
     each = [[is_missing(v) for v in np.asarray(e, dtype=object)] for e in entries]
     gaps: npt.NDArray[np.bool_] = np.logical_or.reduce(each)
@@ -119,7 +125,7 @@ def _whole(ids: npt.NDArray[Any], entries: Iterable[Any]) -> npt.NDArray[np.bool
     return ~gaps
 
 
-def _numbers(values: Any, name: str, ids: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+def _numbers(values: Any, name: str, ids: Labels) -> npt.NDArray[np.float64]:
     """Return a column of finite numbers; the error names the row and the bag."""
     numbers = as_floats(np.asarray(values))
     plain = numbers.dtype.kind in "biuf"
@@ -137,7 +143,7 @@ def _numbers(values: Any, name: str, ids: npt.NDArray[Any]) -> npt.NDArray[np.fl
 
 def read_cells(
     adata: Any, sample: str, rep: str | Sequence[str], layer: str | None
-) -> tuple[Clouds, npt.NDArray[Any]]:
+) -> tuple[Clouds, Labels]:
     """Group the cells of an annotated matrix by sample.
 
     Args:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gp_distributions.measures.arrays import Data, object_array, point_array
+from gp_distributions.measures.arrays import Data, Labels, object_array, point_array
 
 # How deep the lines of a geometry lie in its coordinates, and whether they are closed.
 _LINES = {
@@ -115,7 +115,7 @@ def mesh_arrays(mesh: Any, name: str) -> tuple[Data, Data]:
     )
 
 
-def stems(meshes: Sequence[Any]) -> npt.NDArray[Any] | None:
+def stems(meshes: Sequence[Any]) -> Labels | None:
     """Return the names of files without folders and endings; None if not all meshes are paths.
 
     Raises:

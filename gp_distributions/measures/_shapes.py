@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -24,6 +23,7 @@ from gp_distributions.measures._normals import (
 from gp_distributions.measures._validation import Clouds, Wording, equal_weights, validated
 from gp_distributions.measures.arrays import (
     Data,
+    Labels,
     integer,
     real_array,
     to_tensor,
@@ -72,7 +72,7 @@ def read_curves(
     closed: bool,
     atoms: int | None,
     normals: Normals,
-    labels: npt.NDArray[Any] | None,
+    labels: Labels | None,
 ) -> tuple[Clouds, int]:
     """Read curves as vertices weighted by arc length, or as points at equal distances along the curve.
 
@@ -143,7 +143,7 @@ def read_meshes(
     atoms: int | None,
     seed: int | np.random.Generator,
     normals: Normals,
-    labels: npt.NDArray[Any] | None,
+    labels: Labels | None,
 ) -> tuple[Clouds, int]:
     """Read meshes as vertices weighted by area, or as points drawn from equal parts of the surface.
 

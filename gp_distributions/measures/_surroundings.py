@@ -8,6 +8,7 @@ from gp_distributions.measures.arrays import integer, positive
 from gp_distributions.measures.described import check_type
 from gp_distributions.measures.point_clouds import PointClouds
 from gp_distributions.numerics.neighbourhoods import Neighbourhoods
+from gp_distributions.rows.padding import filled
 
 # Number of clouds that are described at a time.
 _CHUNK = 256
@@ -81,8 +82,7 @@ def surroundings(
     ]
     size, parts = clouds.positions.shape[-1], []
     for points, masses in zip(*(part.split(_CHUNK) for part in flat), strict=True):
-        used = masses.any(0).nonzero()
-        width = int(used[-1]) + 1 if len(used) else 1
+        width = max(1, filled(masses.mT))
         atoms, present = points[:, :width], masses[:, :width]
         kept = atoms[..., :size]
         kinds = (
@@ -94,7 +94,4 @@ def surroundings(
         found = torch.nn.functional.pad(found, (0, 0, 0, shape[-1] - width))
         parts.append(found)
     described = torch.cat(parts).reshape(*shape, -1)
-    known = clouds._knowledge | {"geometric": True}
-    return PointClouds._unchecked(
-        described, clouds.weights, clouds.mass, labels=clouds.labels, **known
-    )
+    return clouds._alike(described, clouds.weights, clouds.mass, geometric=True)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from gp_distributions.measures.arrays import Labels
 from gp_distributions.rows.padding import copy_filled, filled, is_wide, untouched_zeros
 
 # A function that maps an index into the batch axes to the distribution's name in error messages.
@@ -30,7 +30,7 @@ class Wording:
 
     noun: str = "Bag"
     weights: str = "weights"
-    labels: npt.NDArray[Any] | None = None
+    labels: Labels | None = None
 
     def __call__(self, index: tuple[int, ...]) -> str:
         """Return the name of the cloud at the given index into the batch axes."""

@@ -85,7 +85,7 @@ def align(
     if clouds.normals is not None:
         parts.append(clouds.normals.detach().to(points).reshape(points.shape) @ turns.mT)
     atoms = torch.cat(parts, dim=-1).reshape(clouds.points.shape).to(clouds.dtype)
-    return clouds._alike(atoms, clouds.weights.detach(), clouds.mass.detach(), labels=clouds.labels)
+    return clouds._alike(atoms, clouds.weights.detach(), clouds.mass.detach())
 
 
 def _turn(

@@ -19,6 +19,8 @@ from gp_distributions.rows.contents import check_content
 
 Array: TypeAlias = Tensor | npt.NDArray[Any]
 Data: TypeAlias = Tensor | npt.ArrayLike
+# Names of distributions, or the classes to which they belong.
+Labels: TypeAlias = npt.NDArray[Any]
 
 _NUMPY_DTYPES = {torch.float32: np.float32, torch.float64: np.float64, torch.int64: np.int64}
 

@@ -14,7 +14,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from gp_distributions.measures.arrays import as_floats, is_missing, object_array, real_array
+from gp_distributions.measures.arrays import (
+    Labels,
+    as_floats,
+    is_missing,
+    object_array,
+    real_array,
+)
 from gp_distributions.measures.names import Names, index_names
 from gp_distributions.measures.tables import cells, column, is_table, table
 from gp_distributions.numerics.predictions import refuse_mask
@@ -50,7 +56,7 @@ class Covariates:
 
     columns: Mapping[str, Tensor | npt.NDArray[Any]]
     levels: Mapping[str, tuple[Level, ...]]
-    labels: npt.NDArray[Any] | None = None
+    labels: Labels | None = None
 
     @classmethod
     def read(cls, data: Any, block: str, *, gaps: bool = False) -> Covariates:

@@ -7,12 +7,17 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from torch import Tensor
 
 from gp_distributions.measures._bags import pad
 from gp_distributions.measures._validation import Clouds, Wording, validated
-from gp_distributions.measures.arrays import object_array, point_array, real_array, to_tensors
+from gp_distributions.measures.arrays import (
+    Labels,
+    object_array,
+    point_array,
+    real_array,
+    to_tensors,
+)
 from gp_distributions.measures.names import index_names
 from gp_distributions.measures.tables import cells, column, is_table, table
 
@@ -26,7 +31,7 @@ def read_fractions(
     bag: str | None,
     name: str | None,
     columns: Sequence[str] | None,
-) -> tuple[Clouds, npt.NDArray[Any] | None]:
+) -> tuple[Clouds, Labels | None]:
     """Read recipes, whose atoms are the ingredients of which they have some.
 
     Returns:
@@ -38,7 +43,7 @@ def read_fractions(
         ValueError: If an ingredient is unknown or occurs twice, or fractions are invalid.
     """
     names, properties = read_ingredients(ingredients, name, columns)
-    labels: npt.NDArray[Any] | None = None
+    labels: Labels | None = None
     if is_table(fractions):
         read = table(table(fractions), [] if bag is None else [bag])
         found = [each for each in read.columns if each != bag]
@@ -105,9 +110,7 @@ def read_ingredients(
     return names, properties
 
 
-def check_fractions(
-    values: Tensor, names: Sequence[Any], labels: npt.NDArray[Any] | None = None
-) -> None:
+def check_fractions(values: Tensor, names: Sequence[Any], labels: Labels | None = None) -> None:
     """Check that each row of a ``B x N`` tensor has fractions of ingredients that sum to one.
 
     Raises:

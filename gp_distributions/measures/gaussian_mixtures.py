@@ -204,7 +204,7 @@ class GaussianMixtures(WeightedContainer):
     def _scaled(self, centre: Tensor, scale: Tensor) -> GaussianMixtures:
         mean, scale = (self.mean - centre) / scale, scale.expand(self.dim)
         covariance = self.covariance / (scale.unsqueeze(-1) * scale)
-        return self._unchecked(mean, covariance, self.weights, labels=self.labels)
+        return self._alike(mean, covariance, self.weights)
 
 
 def _symmetric_root(covariance: Tensor) -> Tensor:

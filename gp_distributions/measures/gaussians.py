@@ -201,4 +201,4 @@ class Gaussians(Container):
     def _scaled(self, centre: Tensor, scale: Tensor) -> Gaussians:
         normal = self.as_mixtures()._scaled(centre, scale)
         mean, covariance = normal.mean.squeeze(-2), normal.covariance.squeeze(-3)
-        return self._unchecked(mean, covariance, labels=self.labels)
+        return self._alike(mean, covariance)

@@ -7,12 +7,11 @@ from typing import Any, Literal, TypeAlias
 
 import narwhals as nw
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from gp_distributions.measures._container import Container, Index, resolve
-from gp_distributions.measures.arrays import count_axes, double, is_missing
+from gp_distributions.measures.arrays import Labels, count_axes, double, is_missing
 from gp_distributions.measures.covariates import Covariates
 from gp_distributions.measures.encoding import MixedEncoding, Part, common_dtype_and_device
 from gp_distributions.measures.names import Names, check_names, index_names
@@ -171,7 +170,7 @@ covariates=Covariates(2, age))
         return dict(self._blocks)
 
     @property
-    def labels(self) -> npt.NDArray[Any] | None:
+    def labels(self) -> Labels | None:
         """Names of the objects, or None."""
         return None if self._names is None else self._names.labels
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+
+from gp_distributions.measures.arrays import Labels
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,11 +20,11 @@ class Names:
         counted: Whether they are integers of an index without a name, which may count rows.
     """
 
-    values: npt.NDArray[Any]
+    values: Labels
     counted: bool = False
 
     @property
-    def labels(self) -> npt.NDArray[Any] | None:
+    def labels(self) -> Labels | None:
         """The names, or None if they may count rows."""
         return None if self.counted else self.values
 

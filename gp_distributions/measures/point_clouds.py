@@ -26,7 +26,14 @@ from gp_distributions.measures._normals import Normals, check_normals, estimated
 from gp_distributions.measures._pairs import PairFeatures, read_pairs
 from gp_distributions.measures._shapes import read_curves, read_images, read_meshes
 from gp_distributions.measures._validation import Wording, equal_weights, validated
-from gp_distributions.measures.arrays import Data, integer, real_array, row_tensor, seeded
+from gp_distributions.measures.arrays import (
+    Data,
+    Labels,
+    integer,
+    real_array,
+    row_tensor,
+    seeded,
+)
 from gp_distributions.measures.fractions import read_fractions
 from gp_distributions.rows.clouds import join_rows, pad_rows, split_rows
 
@@ -111,12 +118,12 @@ class PointClouds(WeightedContainer):
         self._fill(*marked, geometric=geometric, num_normals=num_normals, kind_names=names)
         self._warn()
 
-    def _fill(self, *tensors: Tensor, labels: npt.NDArray[Any] | None = None, **known: Any) -> None:
+    def _fill(self, *tensors: Tensor, **known: Any) -> None:
         points, weights, *mass = tensors  # clouds have mass one if nothing else is said
         mass = mass or [weights.new_ones(weights.shape[:-1])]
         if known.get("num_normals"):
             known["geometric"] = True
-        super()._fill(points, weights, *mass, labels=labels, **known)
+        super()._fill(points, weights, *mass, **known)
 
     @property
     def positions(self) -> Tensor:
@@ -153,8 +160,7 @@ class PointClouds(WeightedContainer):
             raise ValueError(f"Expected clouds {needed} as in training, got {self}.")
         name = Wording(labels=self.labels)
         points = renumbered(self.points, self.weights, self.kind_names, names, name)
-        known = self._knowledge | {"kind_names": names}
-        return self._unchecked(points, self.weights, self.mass, labels=self.labels, **known)
+        return self._alike(points, self.weights, self.mass, kind_names=names)
 
     @classmethod
     def _concatenate(cls, parts: Sequence[PointClouds]) -> PointClouds:
@@ -220,8 +226,10 @@ class PointClouds(WeightedContainer):
             items, weights = map(list, zip(*map(_opened, items), strict=True))
         read = read_bags(items, weights, names)
         num_normals = num_normals or common.get("num_normals", 0)
-        geometric = geometric or common.get("geometric", False)
-        known = {"geometric": geometric, "num_normals": num_normals}
+        known = {
+            "geometric": geometric or common.get("geometric", False),
+            "num_normals": num_normals,
+        }
         wording = Wording(labels=names)
         check_normals(*read[:2], num_normals, wording)
         sizes = list(map(len, items))
@@ -237,7 +245,7 @@ class PointClouds(WeightedContainer):
         points: Data,
         offsets: Data,
         weights: Data | None = None,
-        labels: npt.NDArray[Any] | None = None,
+        labels: Labels | None = None,
         *,
         kinds: Any = None,
     ) -> PointClouds:
@@ -652,7 +660,7 @@ class PointClouds(WeightedContainer):
         count = integer(n, "n")
         drawn = self._drawn(count, seeded(seed, self.device)).unsqueeze(-1)
         points = self.points.gather(-2, drawn.expand(*self.batch_shape, count, self.dim))
-        return self._alike(points, equal_weights(points), self.mass, labels=self.labels)
+        return self._alike(points, equal_weights(points), self.mass)
 
     def estimate_normals(self, neighbors: int = 8) -> PointClouds:
         r"""Add normals without orientation to points on curves or surfaces, from the nearest atoms.
@@ -686,8 +694,7 @@ class PointClouds(WeightedContainer):
         count = integer(neighbors, "neighbors", least=self.dim)
         found = estimated(self.points, self.weights, count, Wording(labels=self.labels))
         points = torch.cat([self.points, found], dim=-1)
-        kept = points, self.weights, self.mass
-        return self._unchecked(*kept, labels=self.labels, num_normals=found.shape[-1])
+        return self._alike(points, self.weights, self.mass, num_normals=found.shape[-1])
 
     def pairs(
         self,
@@ -786,7 +793,7 @@ class PointClouds(WeightedContainer):
 
     def _scaled(self, centre: Tensor, scale: Tensor) -> PointClouds:
         moved = (self.points - centre) / scale
-        return self._alike(moved, self.weights, self.mass, labels=self.labels)
+        return self._alike(moved, self.weights, self.mass)
 
     def _centre_and_scale(self, scale: Data | None) -> tuple[Tensor, Tensor]:
         """Compute the centre and the scale of each coordinate; those of marks are 0 and 1."""

@@ -7,16 +7,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from torch import Tensor
 
-from gp_distributions.measures.arrays import Array, is_missing, real_array, to_tensor
+from gp_distributions.measures.arrays import Array, Labels, is_missing, real_array, to_tensor
 from gp_distributions.measures.inputs import names_of
 from gp_distributions.measures.names import check_names, index_names
 from gp_distributions.numerics.predictions import refuse_mask
 from gp_distributions.warnings import OrderWarning, warn
 
-Labels = NDArray[Any]
 # More different numbers than these are taken for targets, unless all are integers.
 _MANY = 10
 

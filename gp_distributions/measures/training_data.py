@@ -10,11 +10,11 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from gp_distributions.measures.arrays import Labels
 from gp_distributions.measures.inputs import Encoding, Inputs, encoding_of, input_rows
 from gp_distributions.measures.kinds import as_rows, kind_of
 from gp_distributions.measures.mixed_inputs import MixedInputs
 from gp_distributions.measures.targets import (
-    Labels,
     as_targets,
     as_variances,
     check_order,

@@ -8,9 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gp_distributions.measures.arrays import positive
+from gp_distributions.measures.arrays import Labels, positive
 from gp_distributions.measures.inputs import Inputs
-from gp_distributions.measures.targets import Labels
 from gp_distributions.models.regression import Regression
 from gp_distributions.numerics.predictions import expected_softmax, log_probabilities, tempered
 from gp_distributions.sharding.sharded_clouds import ShardedClouds

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gp_distributions.measures.targets import Labels
+from gp_distributions.measures.arrays import Labels
 from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.dirichlet_classification import Classification
 from gp_distributions.models.mixture import MixtureModel

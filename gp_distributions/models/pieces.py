@@ -11,9 +11,8 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from gp_distributions.measures.arrays import integer
+from gp_distributions.measures.arrays import Labels, integer
 from gp_distributions.measures.inputs import Encoding, Inputs
-from gp_distributions.measures.targets import Labels
 from gp_distributions.measures.training_data import TrainingData, counted
 from gp_distributions.models.dirichlet import dirichlet_targets
 from gp_distributions.models.passes import number_of

@@ -12,9 +12,9 @@ from gpytorch.kernels import Kernel
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from gp_distributions.measures.arrays import positive
+from gp_distributions.measures.arrays import Labels, positive
 from gp_distributions.measures.inputs import Inputs
-from gp_distributions.measures.targets import Labels, read_labels
+from gp_distributions.measures.targets import read_labels
 from gp_distributions.models.dirichlet_classification import Classification
 from gp_distributions.models.pieces import (
     LabelTargets,

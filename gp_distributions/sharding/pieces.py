@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
+from gp_distributions.measures.arrays import Labels
 from gp_distributions.measures.point_clouds import PointClouds
 
 # The clouds of a piece and their targets, ``B`` or ``B x outputs``, in double precision.
@@ -72,7 +73,7 @@ class Piece:
         """Read the targets alone."""
         return self.read()[1]
 
-    def labels(self) -> npt.NDArray[Any] | None:
+    def labels(self) -> Labels | None:
         """Read the labels of the distributions alone."""
         return getattr(self.read()[0], "labels", None)
 
@@ -140,7 +141,7 @@ class BagPiece(Piece):
         """Return the targets."""
         return self.given
 
-    def labels(self) -> npt.NDArray[Any] | None:
+    def labels(self) -> Labels | None:
         """Return the labels."""
         return self.names
 

@@ -12,8 +12,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from gp_distributions.measures.arrays import integer
+from gp_distributions.measures.arrays import Labels, integer
 from gp_distributions.measures.point_clouds import PointClouds
+from gp_distributions.rows.padding import filled
 from gp_distributions.sharding.arrays import array_pieces
 from gp_distributions.sharding.checkpoint import digest
 from gp_distributions.sharding.delayed import delayed_pieces
@@ -29,7 +30,7 @@ from gp_distributions.sharding.pieces import (
 )
 from gp_distributions.sharding.tables import Layout
 
-Part = TypeVar("Part", Tensor, npt.NDArray[Any])
+Part = TypeVar("Part", Tensor, Labels)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -252,7 +253,7 @@ class ShardedClouds:
             clouds, targets = self.pieces[index].read()
         return clouds, targets
 
-    def labels(self, index: int | None = None) -> npt.NDArray[Any] | None:
+    def labels(self, index: int | None = None) -> Labels | None:
         """Read the labels of the clouds of a piece, or of all pieces, or None if there are none.
 
         Raises:
@@ -339,14 +340,10 @@ class ShardedClouds:
             bound = _nth(np.concatenate([each.keys for each in held]), wanted)
             held = [each.up_to(bound) for each in held]
         clouds = PointClouds._concatenate([each.clouds for each in held])
-        used = clouds.weights.any(0).nonzero()
-        width = int(used[-1]) + 1 if len(used) else 1
+        width = max(1, filled(clouds.weights.mT))
         atoms = clouds.points[:, :width], clouds.weights[:, :width], clouds.mass
         targets = [each.targets for each in held if each.targets is not None]
-        return (
-            clouds._alike(*atoms, labels=clouds.labels),
-            torch.cat(targets) if targets else None,
-        )
+        return clouds._alike(*atoms), torch.cat(targets) if targets else None
 
     def digest(self) -> str:
         """Return a digest of the data, the same in every process.

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from gp_distributions.measures.arrays import Labels
 from gp_distributions.measures.point_clouds import PointClouds
 from gp_distributions.measures.tables import table
 from gp_distributions.numerics.predictions import refuse_mask
@@ -65,7 +66,7 @@ class Layout:
         return list(dict.fromkeys([self.bag, *self.columns, *weight, *self.target]))
 
     def contents(
-        self, table: pyarrow.Table, offsets: npt.NDArray[np.int64], labels: npt.NDArray[Any]
+        self, table: pyarrow.Table, offsets: npt.NDArray[np.int64], labels: Labels
     ) -> Contents:
         """Read the clouds of a table, and their targets if it holds any.
 
@@ -86,7 +87,7 @@ class Layout:
         return PointClouds.from_ragged(points, offsets, weights, labels), targets
 
     def targets(
-        self, table: pyarrow.Table, offsets: npt.NDArray[np.int64], labels: npt.NDArray[Any]
+        self, table: pyarrow.Table, offsets: npt.NDArray[np.int64], labels: Labels
     ) -> Tensor | None:
         """Read the targets of bags, ``B`` or ``B x outputs``; None if there are none.
 
