@@ -120,7 +120,9 @@ def by_label(values: Any, labels: Labels | None, noun: str) -> list[Any]:
     return [values[key] for key in keys]
 
 
-def read_ragged(points: Data, offsets: Data, weights: Data | None, labels: Labels | None) -> Clouds:
+def read_ragged(
+    points: Data, offsets: Data, weights: Data | None, labels: Labels | None
+) -> tuple[Clouds, list[int]]:
     """Pad bags whose atoms are stored one bag after another.
 
     Args:
@@ -130,20 +132,23 @@ def read_ragged(points: Data, offsets: Data, weights: Data | None, labels: Label
         labels: Labels of the bags.
 
     Returns:
-        Tensors like those of :func:`read_bags`.
+        Tensors like those of :func:`read_bags`, and the numbers of atoms.
     """
     array = point_array(points, "Points", "(n, d)")
     atoms, masses = _tensors(array, weights)
     ends = torch.as_tensor(real_array(offsets, "Offsets"), device=atoms.device)
-    sizes = ends.long().diff()
-    if ends.dim() != 1 or [*ends[[0, -1]]] != [0, len(atoms)] or not (sizes > 0).all():
+    whole = ends.long()
+    sizes = whole.diff()
+    covers = ends.dim() == 1 and len(ends) > 1 and [*ends[[0, -1]]] == [0, len(atoms)]
+    if not covers or (ends != whole).any() or not (sizes > 0).all():
         raise ValueError(
             f"Offsets: expected increasing integers from 0 to the number of atoms, {len(atoms)}, got "
             f"{np.array2string(ends.numpy(force=True), threshold=20)}; a bag holds at least one atom."
         )
     if labels is not None and len(labels) != len(sizes):
         raise ValueError(f"Expected a label for each of {len(sizes)} bags, got {len(labels)}.")
-    return validated(pad(atoms, sizes), pad(masses, sizes), Wording(labels=labels))
+    padded = pad(atoms, sizes), pad(masses, sizes)
+    return validated(*padded, Wording(labels=labels)), sizes.tolist()
 
 
 def _tensors(points: Array, weights: Data | None) -> tuple[Tensor, Tensor]:

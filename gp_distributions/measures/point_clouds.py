@@ -30,7 +30,6 @@ from gp_distributions.measures.arrays import (
     Data,
     Labels,
     integer,
-    real_array,
     row_tensor,
     seeded,
 )
@@ -277,10 +276,10 @@ class PointClouds(WeightedContainer):
             tensor([1., 2.], dtype=torch.float64)
         """
         names = None if labels is None else np.array(labels)
-        read = read_ragged(points, offsets, weights, names)
+        read, sizes = read_ragged(points, offsets, weights, names)
         if kinds is not None:
-            kinds = np.split(np.asarray(kinds), real_array(offsets, "Offsets")[1:-1])
-        read, kind_names = with_listed_kinds(read, kinds, names, Wording(labels=names))
+            kinds = np.split(np.asarray(kinds), np.cumsum(sizes[:-1]))
+        read, kind_names = with_listed_kinds(read, kinds, names, Wording(labels=names), sizes)
         return cls._read(*read, labels=names, kind_names=kind_names)
 
     @classmethod
