@@ -50,8 +50,9 @@ _MANY = 10
 def cell_quantiles(values: Tensor, weights: Tensor, num_cells: int) -> Tensor:
     """Average the quantile functions of the slices of clouds over equal cells.
 
-    Clouds with equal weights that need no gradient take the faster way of
-    :func:`uniform_cell_quantiles`, all others that of :func:`weighted_cell_quantiles`.
+    Atoms of equal weights that need no gradient take a faster way: that of
+    :func:`uniform_cell_quantiles` if all clouds have the same size, and else that of
+    :func:`padded_cell_quantiles`. All others take that of :func:`weighted_cell_quantiles`.
 
     Args:
         values: A ``C x L x n`` tensor: the atoms of ``C`` clouds on ``L`` lines, in any order.
@@ -61,8 +62,13 @@ def cell_quantiles(values: Tensor, weights: Tensor, num_cells: int) -> Tensor:
     Returns:
         A ``C x L x N`` tensor.
     """
-    if equally_weighted(weights) and not (weights.requires_grad and torch.is_grad_enabled()):
-        return uniform_cell_quantiles(values, num_cells)
+    if not (weights.requires_grad and torch.is_grad_enabled()):
+        if equally_weighted(weights):
+            return uniform_cell_quantiles(values, num_cells)
+        padding = weights == 0
+        if (padding | (weights == weights.amax(-1, keepdim=True))).all():
+            padded = values.masked_fill(padding.unsqueeze(-2), torch.inf)
+            return padded_cell_quantiles(padded, (~padding).sum(-1, keepdim=True), num_cells)
     return weighted_cell_quantiles(values, weights.unsqueeze(-2), num_cells)
 
 
@@ -128,6 +134,30 @@ def _overlapping(num_values: int, num_cells: int) -> tuple[Tensor, Tensor]:
     lower = torch.maximum(steps * num_cells, starts)
     shares = (upper - lower).clamp_min(0).to(torch.float64) / num_values
     return steps.clamp_max(num_values - 1), shares
+
+
+def padded_cell_quantiles(values: Tensor, sizes: Tensor, num_cells: int) -> Tensor:
+    """Average the quantile functions of equally weighted samples of several sizes over equal cells.
+
+    Which step of a quantile function lies on the edge of a cell follows from the size alone.
+
+    Args:
+        values: A ``C x L x n`` tensor of samples, in any order; padding is infinite.
+        sizes: A ``C x 1`` tensor of the numbers of samples.
+        num_cells: Number ``N`` of cells.
+
+    Returns:
+        A ``C x L x N`` tensor.
+    """
+    ordered = sort(values)
+    # In units of 1 / (n N) both grids are integers.
+    edges = torch.arange(1, num_cells + 1, device=sizes.device) * sizes
+    steps = (edges - 1) // num_cells
+    beyond = (steps + 1 - edges.double() / num_cells).to(values).unsqueeze(-2)
+    at_edges = steps.unsqueeze(-2).expand(*values.shape[:-1], num_cells)
+    integral = ordered.cumsum(-1).gather(-1, at_edges) - ordered.gather(-1, at_edges) * beyond
+    zeros = torch.zeros_like(integral[..., :1])
+    return (num_cells / sizes.to(values)).unsqueeze(-1) * torch.diff(integral, prepend=zeros)
 
 
 def weighted_cell_quantiles(values: Tensor, weights: Tensor, num_cells: int) -> Tensor:

@@ -115,6 +115,24 @@ class TestGradient:
         assert float((above - below).abs().max()) > 0.1, "no kink: this test tests nothing"
 
 
+@pytest.mark.parametrize(("size", "num_cells"), SIZES)
+def test_padded_is_the_integral(size: int, num_cells: int) -> None:
+    """Clouds of several sizes, whose padding lies anywhere."""
+    values, weights = random_values(3, 2, size + 4), torch.zeros(3, size + 4).double()
+    for cloud, some in enumerate((range(size), range(2, size + 4), range(0, size + 4, 3))):
+        weights[cloud, list(some)] = 1 / len(some)
+    found = cell_quantiles(values, weights, num_cells)
+    for cloud, own in enumerate(weights > 0):
+        for line in range(2):
+            atoms = values[cloud, line, own].tolist()
+            expected = exact_cell_averages(atoms, [1] * len(atoms), num_cells)
+            atol = rounding(values, num_cells)
+            torch.testing.assert_close(found[cloud, line], expected, rtol=0, atol=atol)
+    if size < 30:
+        values.requires_grad_()
+        assert torch.autograd.gradcheck(lambda v: cell_quantiles(v, weights, num_cells), values)
+
+
 @pytest.mark.parametrize("size", [3, 5])
 def test_clouds_with_equal_and_unequal_weights(size: int) -> None:
     generator = torch.Generator().manual_seed(0)
