@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from gp_distributions.rows.columns import Columns, select_columns
+from gp_distributions.rows.contents import is_tracked
 from gp_distributions.rows.fingerprint import fingerprint
 
 ValueT = TypeVar("ValueT")
@@ -65,7 +66,7 @@ class EmbeddedRows:
             beside: Other rows from which it is computed, too; it is held as long as both exist.
         """
         known = self._known if beside is None else self._pairs.setdefault(beside, {})
-        key = key, by, self._tracked
+        key = key, by, is_tracked(self.rows)
         if key in known and known[key][0] == _state(by, state):
             found: ValueT = known[key][1]
             return found
@@ -93,12 +94,8 @@ class EmbeddedRows:
 
     def holds(self, key: Hashable, *, by: object) -> bool:
         """Whether :meth:`derived` need not compute."""
-        found = self._known.get((key, by, self._tracked))
+        found = self._known.get((key, by, is_tracked(self.rows)))
         return found is not None and found[0] == _state(by)
-
-    @property
-    def _tracked(self) -> bool:
-        return self.rows.requires_grad and torch.is_grad_enabled()
 
     @property
     def parts(self) -> list[EmbeddedRows]:

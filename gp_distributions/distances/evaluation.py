@@ -22,7 +22,7 @@ from gp_distributions.distances.recent_rows import RecentRows
 from gp_distributions.numerics.linear_algebra import put_rows
 from gp_distributions.numerics.pairwise import squared_euclidean_to
 from gp_distributions.rows.clouds import drop_copies, drop_padding, equal_rows, same_tensor
-from gp_distributions.rows.contents import check_content
+from gp_distributions.rows.contents import check_content, is_tracked
 from gp_distributions.rows.layout import Block, check_weights, chunks, normalized
 
 
@@ -238,7 +238,7 @@ def represent_rows(
 
     def represent(points: Tensor, weights: Tensor) -> Tensor:
         # Padding may have a gradient in its weights.
-        if distance.trims_padding and not (weights.requires_grad and torch.is_grad_enabled()):
+        if distance.trims_padding and not is_tracked(weights):
             points, weights = drop_padding(points, weights)
         return by(points if factors is None else points * factors, weights)
 
@@ -246,8 +246,8 @@ def represent_rows(
     batch_shape, num_atoms = weights.shape[:-1], weights.shape[-1]
     points = points.reshape(-1, num_atoms, points.shape[-1])
     size = distance.chunk_size(num_atoms)
-    tracked = factors is not None and factors.requires_grad and torch.is_grad_enabled()
-    if len(points) <= size or tracked or _tracks(distance, rows):
+    tracked = _tracks(distance, rows) or (factors is not None and is_tracked(factors))
+    if len(points) <= size or tracked:
         weights = normalized(weights).reshape(-1, num_atoms)
         parts = map(represent, points.split(size), weights.split(size))
         return torch.cat(list(parts)).unflatten(0, batch_shape)
@@ -351,8 +351,7 @@ def _prepared(
 
 def _tracks(distance: Distance, rows: Tensor) -> bool:
     """Return whether the representations of rows by a settled distance need a gradient."""
-    tensors = (rows, *distance.parameters())
-    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+    return is_tracked(rows, *distance.parameters())
 
 
 def _empty(rows: int, like: Tensor) -> Tensor:

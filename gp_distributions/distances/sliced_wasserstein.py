@@ -25,6 +25,7 @@ from gp_distributions.numerics.normals import (
 from gp_distributions.numerics.pairwise import manhattan, without_rounding
 from gp_distributions.numerics.quantiles import cell_quantiles, equally_weighted, quantiles_at
 from gp_distributions.rows.clouds import drop_padding
+from gp_distributions.rows.contents import is_tracked
 from gp_distributions.rows.gaussians import split_gaussians
 
 _SAMPLINGS = {"even": sphere_directions, "random": random_directions}
@@ -223,7 +224,6 @@ class SlicedWasserstein(Distance):
         if self.num_quantiles is None and not equally_weighted(weights):
             raise ValueError(_ONLY_ONE_SIZE)
         num_quantiles = self.num_quantiles or points.shape[-2]
-        tracked = torch.is_grad_enabled() and any(t.requires_grad for t in (points, weights))
 
         levels = None
         if self.levels is not None and self.num_quantiles is not None:
@@ -237,7 +237,7 @@ class SlicedWasserstein(Distance):
 
         # A large cloud is sliced in a few directions at a time, to bound memory.
         count = max(1, self.chunk_elements // max(1, weights.numel()))
-        if tracked or count >= len(directions):
+        if is_tracked(points, weights) or count >= len(directions):
             return sliced(slice(None))
         starts = range(0, len(directions), count)
         return torch.cat([sliced(slice(start, start + count)) for start in starts], dim=-2)

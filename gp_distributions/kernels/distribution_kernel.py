@@ -23,6 +23,7 @@ from gp_distributions.measures.kinds import Distributions
 from gp_distributions.numerics.linear_algebra import entrywise
 from gp_distributions.numerics.pairwise import squared_euclidean
 from gp_distributions.rows.clouds import equal_rows
+from gp_distributions.rows.contents import is_tracked
 
 # The options of GPyTorch's kernels; it ignores others.
 _OPTIONS = [name for name in inspect.signature(Kernel).parameters if name != "kwargs"]
@@ -228,7 +229,7 @@ class DistributionKernel(RowKernel):
         second = first if x2 is x1 else self.scaled_features(x2)
         rows = rows_of(x1), rows_of(x2)
         squared = (first - second).square().sum(-1) if diag else squared_euclidean(first, second)
-        if x2 is not x1 and torch.is_grad_enabled() and any(each.requires_grad for each in rows):
+        if x2 is not x1 and is_tracked(*rows):
             # Features with and without a gradient may be rounded differently.
             equal = _paired_equal(*rows) if diag else equal_rows(*rows)
             squared = squared.masked_fill(equal, 0)

@@ -24,7 +24,9 @@ import torch
 from linear_operator.utils.errors import NanError, NotPSDError
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.utils.checkpoint import checkpoint
 
+from gp_distributions.rows.contents import is_tracked
 from gp_distributions.warnings import JitterWarning, warn
 
 
@@ -54,9 +56,15 @@ def put_rows(out: Tensor, index: slice | Tensor, rows: Tensor) -> None:
 
 def by_torch(*tensors: Tensor) -> bool:
     """Whether tensors are on another device than the CPU, or require a gradient."""
-    return any(
-        t.device.type != "cpu" or (t.requires_grad and torch.is_grad_enabled()) for t in tensors
-    )
+    return is_tracked(*tensors) or not all(tensor.is_cpu for tensor in tensors)
+
+
+def recomputed(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
+    """Return what a function computes from tensors; a backward pass computes it again to save memory."""
+    if not is_tracked(*tensors):
+        return function(*tensors)
+    found: Tensor = checkpoint(function, *tensors, use_reentrant=False, preserve_rng_state=False)
+    return found
 
 
 def square_root(values: Tensor, *, at_zero: float = 0.0) -> Tensor:

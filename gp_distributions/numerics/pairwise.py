@@ -10,9 +10,9 @@ import numpy as np
 import scipy
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
-from gp_distributions.numerics.linear_algebra import matmul
+from gp_distributions.numerics.linear_algebra import matmul, recomputed
+from gp_distributions.rows.contents import is_tracked
 
 # Number of elements in a strip of columns; strips are processed one at a time.
 _STRIP = 2**21
@@ -130,16 +130,11 @@ def in_strips(paired: Callable[[Tensor, Tensor], Tensor], x1: Tensor, x2: Tensor
     The backward pass computes each strip again.
     """
 
-    def strip(few: Tensor) -> Tensor:
+    def strip(few: Tensor, x2: Tensor) -> Tensor:
         return paired(few.unsqueeze(-2), x2.unsqueeze(-3))
 
     parts = x1.split(max(1, _DIFFERENCES // max(1, x2.numel())), dim=-2)
-    if not (_tracked(x1) or _tracked(x2)):
-        return torch.cat([strip(part) for part in parts], dim=-2)
-    again = [
-        checkpoint(strip, part, use_reentrant=False, preserve_rng_state=False) for part in parts
-    ]
-    return torch.cat(again, dim=-2)
+    return torch.cat([recomputed(strip, part, x2) for part in parts], dim=-2)
 
 
 def all_pairs(distances: Callable[[Tensor, Tensor], Tensor], x1: Tensor, x2: Tensor) -> Tensor:
@@ -177,7 +172,7 @@ def without_rounding(distances: Tensor, x1: Tensor, x2: Tensor) -> Tensor:
     Returns:
         The distances, with the same values.
     """
-    if not _tracked(distances):
+    if not is_tracked(distances):
         return distances
     fixed = distances.detach()
     sizes = x1.detach().abs().sum(-1) + x2.detach().abs().sum(-1)
@@ -201,7 +196,7 @@ def _squared_norms(x: Tensor) -> Tensor:
 
 def _centred_gram(x: Tensor) -> Tensor:
     """Compute the exactly symmetric matrix of inner products of centred rows."""
-    if x.device.type != "cpu" or _tracked(x) or x.dim() != 2 or x.numel() * len(x) <= _SMALL:
+    if x.device.type != "cpu" or is_tracked(x) or x.dim() != 2 or x.numel() * len(x) <= _SMALL:
         centred = x - x.detach().mean(dim=-2, keepdim=True)
         return mirrored(centred @ centred.mT)
     # BLAS computes one triangle, in strips of columns that fit the processor's cache. NumPy calls BLAS
@@ -225,10 +220,6 @@ def _inner_products(x1: Tensor, x2: Tensor) -> Tensor:
     flat = x1.flatten(0, -2)
     product = flat @ x2.T if flat.numel() * len(x2) <= _SMALL else matmul(flat, x2.T)
     return product.unflatten(0, x1.shape[:-1])
-
-
-def _tracked(x: Tensor) -> bool:
-    return torch.is_grad_enabled() and x.requires_grad
 
 
 def column_products(columns: Tensor) -> Tensor:

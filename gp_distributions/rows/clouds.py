@@ -9,14 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gp_distributions.rows.padding import (
-    at,
-    copy_filled,
-    is_tracked,
-    is_wide,
-    resized,
-    untouched_zeros,
-)
+from gp_distributions.rows.contents import is_tracked
+from gp_distributions.rows.padding import at, copy_filled, is_wide, resized, untouched_zeros
 
 
 def join_rows(points: Tensor, weights: Tensor, factors: Tensor | None = None) -> Tensor:
