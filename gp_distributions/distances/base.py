@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -70,6 +70,8 @@ class Distance(torch.nn.Module, ABC):
     trims_padding: bool = False
     chunk_elements: int = 2**18
     block_rows: int = 2048
+    # Buffers that are set from data, so that saved ones may have another shape.
+    _resized: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, dim: int, *, inputs: str = "clouds") -> None:
         super().__init__()
@@ -193,6 +195,12 @@ class Distance(torch.nn.Module, ABC):
             points, _ = self.block.split(zero)
             zero = join_rows(points, torch.ones_like(points[..., 0]))
         return self.forward(rows, zero).squeeze(-1)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        for name in self._resized:
+            if (saved := state_dict.get(prefix + name)) is not None:
+                setattr(self, name, getattr(self, name).new_empty(saved.shape))
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
     def clear_cache(self) -> None:
         """Forget all clouds that the distance remembers."""

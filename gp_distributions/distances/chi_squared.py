@@ -58,10 +58,7 @@ class ChiSquared(SharedSupportDistance):
     Source: Hein and Bousquet 2005; Vedaldi and Zisserman 2012 (the kernel of the inner products).
     """
 
-    @property
-    def euclidean(self) -> bool:
-        """Whether the distance is the Euclidean distance between representations: always ``False``."""
-        return False
+    euclidean = False
 
     def compare_all(self, r1: Tensor, r2: Tensor) -> Tensor:
         """Compute the squared distances between all pairs of representations."""

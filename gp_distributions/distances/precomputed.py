@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -55,6 +53,8 @@ class PrecomputedDistance(Distance):
 
     supported_inputs = ("indices",)
     reads_coordinates = False
+    euclidean = False
+    _resized = ("matrix", "norms")
 
     def __init__(
         self, squared: Data, *, norms: Data | None = None, tolerance: float | None = None
@@ -149,11 +149,6 @@ class PrecomputedDistance(Distance):
         gram = (self.norms.unsqueeze(-1) + self.norms - self.matrix) / 2
         return torch.linalg.eigvalsh(gram)
 
-    @property
-    def euclidean(self) -> bool:
-        """Whether the distance is the Euclidean distance between representations: always ``False``."""
-        return False
-
     def represent(self, points: Tensor, weights: Tensor) -> Tensor:
         """Return the indices of the objects, ``C x 1``."""
         return points.squeeze(-2)
@@ -188,13 +183,6 @@ class PrecomputedDistance(Distance):
                 f"{row[0] if len(row) == 1 else row} is {index[row].item():g}."
             )
         return index.long()
-
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        # The saved matrix may have a different number of objects.
-        for name in ("matrix", "norms"):
-            if (saved := state_dict.get(prefix + name)) is not None:
-                setattr(self, name, getattr(self, name).new_empty(saved.shape))
-        super()._load_from_state_dict(state_dict, prefix, *args)
 
     def extra_repr(self) -> str:
         """Return the number of objects, for printing."""

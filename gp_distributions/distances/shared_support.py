@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -27,6 +25,7 @@ class SharedSupportDistance(Distance):
     """
 
     reads_coordinates = False
+    _resized = ("support",)
 
     def __init__(self, dim: int, *, support: Data | None = None) -> None:
         super().__init__(dim)
@@ -127,12 +126,6 @@ class SharedSupportDistance(Distance):
     def squared_norms(self, rows: Rows) -> Tensor:
         """Return the squared distances to the zero measure, 1/2: ``batch_shape x N``."""
         return rows_of(rows).new_full(rows_of(rows).shape[:-1], 0.5)
-
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        # The saved support may differ in size from the current one.
-        if (saved := state_dict.get(f"{prefix}support")) is not None:
-            self.support = self.support.new_empty(len(saved), self.dim)
-        super()._load_from_state_dict(state_dict, prefix, *args)
 
     def extra_repr(self) -> str:
         """Return the settings, for printing."""
