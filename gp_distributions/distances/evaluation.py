@@ -123,12 +123,7 @@ def representations(distance: Distance, rows: Rows) -> Tensor:
     The result lacks the expanded batch axes of rows that have no gradient, but broadcasts with them.
     """
     adapt(distance, rows_of(rows))
-    parts = _parts(distance, rows)
-    if len(parts) == 1:
-        return _represented(distance, parts[0])
-    found = [_represented(distance, part) for part in parts]
-    shape = torch.broadcast_shapes(*(part.shape[:-2] for part in found))
-    return torch.cat([part.expand(*shape, *part.shape[-2:]) for part in found], dim=-2)
+    return _joined([_represented(distance, part) for part in _parts(distance, rows)], dim=-2)
 
 
 def holds(distance: Distance, rows: EmbeddedRows) -> bool:
@@ -155,25 +150,26 @@ def squared(distance: Distance, x1: Rows, x2: Rows, *, diag: bool) -> Tensor:
         if [p.rows.shape[-2] for p in first] != [p.rows.shape[-2] for p in second]:
             first, second = [EmbeddedRows(rows1)], [EmbeddedRows(rows2)]
         pairs = zip(first, second, strict=True)
-        found = _joined([_squared(distance, *pair, diag=True) for pair in pairs])
+        parts = [_squared(distance, *pair, diag=True).unsqueeze(-1) for pair in pairs]
+        found = _joined(parts, dim=-2).squeeze(-1)
     else:
         blocks = [
-            _joined([_squared(distance, one, other, diag=False) for other in second])
+            _joined([_squared(distance, one, other, diag=False) for other in second], dim=-1)
             for one in first
         ]
-        found = blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=-2)
+        found = _joined(blocks, dim=-2)
         if isinstance(x1, Tensor) and len(first) == 1 and first[0].holds("within", by=distance):
             distance.recent.remember(x1, first[0])
     batch_shape = torch.broadcast_shapes(rows1.shape[:-2], rows2.shape[:-2])
     return found.expand(*batch_shape, *found.shape[-1 if diag else -2 :])
 
 
-def _joined(parts: list[Tensor]) -> Tensor:
-    """Join squared distances to several sets of rows."""
+def _joined(parts: list[Tensor], *, dim: int) -> Tensor:
+    """Join what is computed of several sets of rows along one of the last two axes."""
     if len(parts) == 1:
         return parts[0]
-    shape = torch.broadcast_shapes(*(part.shape[:-1] for part in parts))
-    return torch.cat([part.expand(*shape, -1) for part in parts], dim=-1)
+    shape = torch.broadcast_shapes(*(part.shape[:-2] for part in parts))
+    return torch.cat([part.expand(*shape, *part.shape[-2:]) for part in parts], dim=dim)
 
 
 def embedding(distance: Distance, rows: Tensor) -> Tensor:
@@ -195,27 +191,26 @@ def _parts(distance: Distance, rows: Rows) -> list[EmbeddedRows]:
 
 
 def _squared(distance: Distance, x1: EmbeddedRows, x2: EmbeddedRows, *, diag: bool) -> Tensor:
+    """Compute squared distances, whose batch axes broadcast with those of the rows."""
     num1, num2 = x1.rows.shape[-2], x2.rows.shape[-2]
-    batch_shape = torch.broadcast_shapes(x1.rows.shape[:-2], x2.rows.shape[:-2])
-    shape = batch_shape + ((num1,) if diag else (num1, num2))
+    shape = (num1,) if diag else (num1, num2)
     fixed = settled(distance)
     if 0 in (x1.rows.numel(), x2.rows.numel()):
-        return _zeros(fixed, x1, x2).expand(shape).clone()
+        return _zeros(fixed, x1, x2).expand(shape)
     adapt(distance, x1.rows)
     equal = x1 is x2 or same_tensor(x1.rows.detach(), x2.rows.detach())
     if equal and (diag or num1 == 1):
         check_weights(distance.block.split(drop_copies(x1.rows))[1])
-        return _zeros(fixed, x1, x2).expand(shape).clone()
-    tracked = _tracks(fixed, x1.rows) or _tracks(fixed, x2.rows)
-    if not tracked:
+        return _zeros(fixed, x1, x2).expand(shape)
+    if not (_tracks(fixed, x1.rows) or _tracks(fixed, x2.rows)):
         with torch.no_grad():
-            return _constant(distance, x1, x2, equal=equal, diag=diag).expand(shape)
+            return _constant(distance, x1, x2, equal=equal, diag=diag)
     if diag:
         squared = fixed.compare_paired(_represented(distance, x1), _represented(distance, x2))
         if x1.rows.shape[-1] == x2.rows.shape[-1]:
             squared = squared.masked_fill((x1.rows == x2.rows).all(-1), 0)
-        return squared.expand(shape)
-    return _differentiable(distance, fixed, x1, x2).expand(shape)
+        return squared
+    return _differentiable(distance, fixed, x1, x2)
 
 
 def represent_rows(
