@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gp_distributions.measures.arrays import real_array, to_tensor
+from gp_distributions.measures.arrays import double
 from gp_distributions.numerics.embedding_kernels import PointKernel
 
 
@@ -41,9 +41,7 @@ class AtomKernel(PointKernel):
         if callable(kernel):
             self._extend()
             return
-        matrix = to_tensor(
-            real_array(kernel, "kernel"), torch.float64, torch.device("cpu")
-        ).detach()
+        matrix = double(kernel, "kernel")
         if matrix.dim() != 2 or matrix.shape[0] != matrix.shape[1]:
             raise ValueError(f"Expected a square kernel matrix, got shape {tuple(matrix.shape)}.")
         if atoms is not None and len(atoms) != len(matrix):

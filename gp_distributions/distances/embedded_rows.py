@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from typing import Any, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -103,7 +104,7 @@ class EmbeddedRows:
         return [self]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _remade, (self.rows, self.prepared)
+        return partial(EmbeddedRows, prepared=self.prepared), (self.rows,)
 
 
 class JoinedRows(EmbeddedRows):
@@ -146,7 +147,3 @@ def embedded(rows: Rows) -> EmbeddedRows:
 
 def _state(by: object, state: Hashable = None) -> Hashable:
     return None if by is None else fingerprint(by), state
-
-
-def _remade(rows: Tensor, prepared: bool) -> EmbeddedRows:
-    return EmbeddedRows(rows, prepared=prepared)

@@ -138,10 +138,11 @@ class SlicedWasserstein(Distance):
         self.directions: Tensor
         count = integer(num_slices, "num_slices")
         self.register_buffer("directions", _SAMPLINGS[sampling](self.dim, count, seed=seed))
-        drawn = sampling == "random" and inputs == "clouds" and self.num_quantiles is not None
-        levels = random_levels(self.num_slices, self.num_quantiles or 1, seed=seed)
+        levels = None
+        if sampling == "random" and inputs == "clouds" and self.num_quantiles is not None:
+            levels = random_levels(self.num_slices, self.num_quantiles, seed=seed)
         self.levels: Tensor | None
-        self.register_buffer("levels", levels if drawn else None)
+        self.register_buffer("levels", levels)
 
     @property
     def num_slices(self) -> int:
@@ -224,10 +225,7 @@ class SlicedWasserstein(Distance):
         if self.num_quantiles is None and not equally_weighted(weights):
             raise ValueError(_ONLY_ONE_SIZE)
         num_quantiles = self.num_quantiles or points.shape[-2]
-
-        levels = None
-        if self.levels is not None and self.num_quantiles is not None:
-            levels = self.levels.narrow(-1, 0, num_quantiles).to(points)
+        levels = None if self.levels is None else self.levels[:, :num_quantiles].to(points)
 
         def sliced(few: slice) -> Tensor:
             projected = matmul(directions[few], points.transpose(-1, -2))

@@ -16,6 +16,7 @@ from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.kernels.orbits import Orbits
 from gp_distributions.kernels.row_kernel import RowKernel
+from gp_distributions.numerics.linear_algebra import square_root
 from gp_distributions.rows.clouds import same_tensor
 
 
@@ -135,7 +136,7 @@ class GroupAverageKernel(RowKernel):
                 norms1 = norms2 = average if diag else average.diagonal(dim1=-1, dim2=-2)
             else:
                 norms1, norms2 = (self._average(x, x, diag=True) for x in (first, second))
-            scales1, scales2 = (_inverse_root(norms) for norms in (norms1, norms2))
+            scales1, scales2 = (1 / square_root(norms, at_zero=1.0) for norms in (norms1, norms2))
             scales = scales1 * scales2 if diag else scales1.unsqueeze(-1) * scales2.unsqueeze(-2)
             average = average * scales
         if x2 is x1:
@@ -223,9 +224,3 @@ def _distribution_kernels(base_kernel: Kernel) -> Iterator[DistributionKernel]:
 
 def _same_constants(x1: Tensor, x2: Tensor) -> bool:
     return not (x1.requires_grad or x2.requires_grad) and same_tensor(x1, x2)
-
-
-def _inverse_root(norms: Tensor) -> Tensor:
-    """Return the inverse of the root where it is defined, else one."""
-    positive = norms > 0
-    return torch.where(positive, torch.where(positive, norms, 1.0).rsqrt(), 1.0)

@@ -384,7 +384,7 @@ def expected_gaussian(
 
     Here :math:`\delta = m - m'` and :math:`C = S + S' + I`.
     """
-    identity = torch.eye(mean1.shape[-1], dtype=mean1.dtype, device=mean1.device)
+    identity = torch.eye(mean1.shape[-1]).to(mean1)
     factor = torch.linalg.cholesky(covariance1.unsqueeze(-3) + covariance2.unsqueeze(-4) + identity)
     difference = (mean1.unsqueeze(-2) - mean2.unsqueeze(-3)).unsqueeze(-1)
     whitened = torch.linalg.solve_triangular(factor, difference, upper=False).squeeze(-1)
