@@ -21,7 +21,13 @@ from gp_distributions.distances.embedded_rows import EmbeddedRows, Rows, rows_of
 from gp_distributions.distances.recent_rows import RecentRows
 from gp_distributions.numerics.linear_algebra import put_rows
 from gp_distributions.numerics.pairwise import squared_euclidean_to
-from gp_distributions.rows.clouds import drop_copies, drop_padding, equal_rows, same_tensor
+from gp_distributions.rows.clouds import (
+    drop_copies,
+    drop_padding,
+    equal_rows,
+    expand_batches,
+    same_tensor,
+)
 from gp_distributions.rows.contents import check_content, is_tracked
 from gp_distributions.rows.layout import Block, check_weights, chunks, normalized
 
@@ -160,8 +166,7 @@ def squared(distance: Distance, x1: Rows, x2: Rows, *, diag: bool) -> Tensor:
         found = _joined(blocks, dim=-2)
         if isinstance(x1, Tensor) and len(first) == 1 and first[0].holds("within", by=distance):
             distance.recent.remember(x1, first[0])
-    batch_shape = torch.broadcast_shapes(rows1.shape[:-2], rows2.shape[:-2])
-    return found.expand(*batch_shape, *found.shape[-1 if diag else -2 :])
+    return expand_batches(found, rows1, rows2, diag=diag)
 
 
 def _joined(parts: list[Tensor], *, dim: int) -> Tensor:
@@ -205,12 +210,7 @@ def _squared(distance: Distance, x1: EmbeddedRows, x2: EmbeddedRows, *, diag: bo
     if not (_tracks(fixed, x1.rows) or _tracks(fixed, x2.rows)):
         with torch.no_grad():
             return _constant(distance, x1, x2, equal=equal, diag=diag)
-    if diag:
-        squared = fixed.compare_paired(_represented(distance, x1), _represented(distance, x2))
-        if x1.rows.shape[-1] == x2.rows.shape[-1]:
-            squared = squared.masked_fill((x1.rows == x2.rows).all(-1), 0)
-        return squared
-    return _differentiable(distance, fixed, x1, x2)
+    return _differentiable(distance, fixed, x1, x2, diag=diag)
 
 
 def represent_rows(
@@ -283,18 +283,18 @@ def _zeros(distance: Distance, *sets: EmbeddedRows) -> Tensor:
 
 
 def _differentiable(
-    distance: Distance, fixed: Distance, x1: EmbeddedRows, x2: EmbeddedRows
+    distance: Distance, fixed: Distance, x1: EmbeddedRows, x2: EmbeddedRows, *, diag: bool
 ) -> Tensor:
     """Compute squared distances with gradients; between a cloud and itself, both are zero."""
     r1 = _represented(distance, x1)
     if x1 is x2:
         return fixed.compare_all(r1, r1)
-    if not _tracks(fixed, x2.rows) and same_tensor(x1.rows.detach(), x2.rows):
-        squared = fixed.compare_all(r1, r1.detach())  # only x1 has a gradient
-    else:
-        squared = fixed.compare_all(r1, _represented(distance, x2))
+    # Where only x1 has a gradient, equal rows need no representation of their own.
+    alike = not _tracks(fixed, x2.rows) and same_tensor(x1.rows.detach(), x2.rows)
+    r2 = r1.detach() if alike else _represented(distance, x2)
+    squared = fixed.compare_paired(r1, r2) if diag else fixed.compare_all(r1, r2)
     # Representations with and without a gradient may be rounded differently.
-    return squared.masked_fill(equal_rows(x1.rows, x2.rows), 0)
+    return squared.masked_fill(equal_rows(x1.rows, x2.rows, diag=diag), 0)
 
 
 def _constant(

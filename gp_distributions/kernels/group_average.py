@@ -17,7 +17,7 @@ from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.kernels.orbits import Orbits
 from gp_distributions.kernels.row_kernel import RowKernel
 from gp_distributions.numerics.linear_algebra import square_root
-from gp_distributions.rows.clouds import same_tensor
+from gp_distributions.rows.clouds import expand_batches, same_tensor
 
 
 class GroupAverageKernel(RowKernel):
@@ -141,10 +141,7 @@ class GroupAverageKernel(RowKernel):
             average = average * scales
         if x2 is x1:
             self.orbits.remember(x1, first)
-        shape = torch.broadcast_shapes(rows_of(x1).shape[:-2], rows_of(x2).shape[:-2])
-        ends = -1 if diag else -2
-        shape = torch.broadcast_shapes(shape, average.shape[:ends])
-        return average.expand(*shape, *average.shape[ends:])
+        return expand_batches(average, rows_of(x1), rows_of(x2), diag=diag)
 
     def _average(self, x1: EmbeddedRows, x2: EmbeddedRows, *, diag: bool) -> Tensor:
         size, num1, num2 = len(self.group), x1.rows.shape[-2], x2.rows.shape[-2]
