@@ -14,7 +14,7 @@ from gp_distributions.distances.embedded_rows import EmbeddedRows, Rows, rows_of
 from gp_distributions.distances.recent_rows import RecentRows
 from gp_distributions.measures.arrays import integer
 from gp_distributions.numerics.pairwise import squared_euclidean
-from gp_distributions.rows.clouds import drop_copies, join_rows
+from gp_distributions.rows.clouds import drop_copies
 from gp_distributions.rows.layout import Block
 
 
@@ -191,9 +191,8 @@ class Distance(torch.nn.Module, ABC):
             A ``batch_shape x N`` tensor.
         """
         zero = torch.zeros_like(rows_of(rows).detach().reshape(-1, rows_of(rows).shape[-1])[:1])
-        if self.block.atom_columns is not None:
-            points, _ = self.block.split(zero)
-            zero = join_rows(points, torch.ones_like(points[..., 0]))
+        points, weights = self.block.split(zero)
+        zero = self.block.join(points, torch.ones_like(weights))
         return self.forward(rows, zero).squeeze(-1)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:

@@ -11,7 +11,6 @@ from gp_distributions.distances import evaluation
 from gp_distributions.distances.base import Distance
 from gp_distributions.distances.embedded_rows import EmbeddedRows, Rows, embedded, rows_of
 from gp_distributions.distances.wrapper import DistanceWrapper
-from gp_distributions.rows.clouds import join_rows
 
 
 class MultipliedDistance(DistanceWrapper):
@@ -86,8 +85,4 @@ class MultipliedDistance(DistanceWrapper):
 
     def _multiplied(self, rows: Tensor) -> Tensor:
         """Return the rows that the distance reads."""
-        points, weights = self.block.split(rows)
-        factors = self._factors.to(points)
-        if self.block.atom_columns is None:
-            return (points * factors).flatten(-2)
-        return join_rows(points, weights, factors)
+        return self.block.join(*self.block.split(rows), self._factors.to(rows))

@@ -8,7 +8,7 @@ from torch import Tensor
 from gp_distributions.distances.embedded_rows import EmbeddedRows, JoinedRows, Rows
 from gp_distributions.distances.recent_rows import RecentRows
 from gp_distributions.numerics.rotations import checked_group
-from gp_distributions.rows.clouds import drop_copies, join_rows
+from gp_distributions.rows.clouds import drop_copies
 from gp_distributions.rows.gaussians import join_gaussians, split_gaussians
 from gp_distributions.rows.layout import Block
 
@@ -77,8 +77,5 @@ class Orbits(torch.nn.Module):
             mean, covariance = split_gaussians(atoms, self.block.dim)
             each = group.unsqueeze(1)
             mapped = join_gaussians(mean @ group.mT, each @ covariance @ each.mT)
-        if self.block.atom_columns is None:
-            images = mapped.flatten(-2)
-        else:
-            images = join_rows(mapped, weights.unsqueeze(-3).expand(mapped.shape[:-1]))
+        images = self.block.join(mapped, weights.unsqueeze(-3).expand(mapped.shape[:-1]))
         return images.flatten(-3, -2).expand(*rows.shape[:-2], -1, -1)
