@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import ClassVar
 
 import torch
@@ -19,10 +20,9 @@ from gp_distributions.numerics.linear_algebra import concatenate, matmul
 from gp_distributions.numerics.normals import (
     MEAN_ABSOLUTE,
     normal_wasserstein,
-    normal_wasserstein_all,
     projected_deviations,
 )
-from gp_distributions.numerics.pairwise import manhattan, without_rounding
+from gp_distributions.numerics.pairwise import manhattan, pairs_in_strips, without_rounding
 from gp_distributions.numerics.quantiles import cell_quantiles, equally_weighted, quantiles_at
 from gp_distributions.rows.clouds import drop_padding
 from gp_distributions.rows.contents import is_tracked
@@ -193,7 +193,8 @@ class SlicedWasserstein(Distance):
         self._check_sizes(r1, r2)
         if self.p == 2:
             return super().compare_all(r1, r2)
-        compare = normal_wasserstein_all if self._compares_normals else manhattan
+        normal = partial(pairs_in_strips, normal_wasserstein)
+        compare = normal if self._compares_normals else manhattan
         return without_rounding(compare(r1, r2), r1.unsqueeze(-2), r2.unsqueeze(-3))
 
     def compare_paired(self, r1: Tensor, r2: Tensor) -> Tensor:

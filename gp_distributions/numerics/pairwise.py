@@ -109,32 +109,30 @@ def manhattan(x1: Tensor, x2: Tensor) -> Tensor:
 
 
 def chi_squared(x1: Tensor, x2: Tensor) -> Tensor:
-    """Sums of ``(a - b)**2 / (a + b)`` over features, with shapes as in :func:`squared_euclidean`.
+    """Sums of ``(a - b)**2 / (a + b)`` over features of corresponding rows, which are non-negative.
 
-    The rows are non-negative. Where both features are zero, the summand and its gradient are zero.
+    Where both features are zero, the summand and its gradient are zero.
     """
-    return all_pairs(partial(in_strips, chi_squared_paired), x1, x2)
-
-
-def chi_squared_paired(x1: Tensor, x2: Tensor) -> Tensor:
-    """Sums of ``(a - b)**2 / (a + b)`` over features of corresponding rows; see :func:`chi_squared`."""
     difference, total = x1 - x2, x1 + x2
     # The ratio is at most one, and its gradient is finite even where squares would underflow.
     ratio = difference / total.masked_fill(total < torch.finfo(total.dtype).tiny, 1)
     return (difference * ratio).sum(-1)
 
 
-def in_strips(paired: Callable[[Tensor, Tensor], Tensor], x1: Tensor, x2: Tensor) -> Tensor:
+def pairs_in_strips(paired: Callable[[Tensor, Tensor], Tensor], x1: Tensor, x2: Tensor) -> Tensor:
     """Compute distances of all pairs of rows by a function of corresponding rows, in bounded memory.
 
-    The backward pass computes each strip again.
+    The backward pass computes each strip again. Shapes are those of :func:`squared_euclidean`.
     """
 
     def strip(few: Tensor, x2: Tensor) -> Tensor:
         return paired(few.unsqueeze(-2), x2.unsqueeze(-3))
 
-    parts = x1.split(max(1, _DIFFERENCES // max(1, x2.numel())), dim=-2)
-    return torch.cat([recomputed(strip, part, x2) for part in parts], dim=-2)
+    def strips(x1: Tensor, x2: Tensor) -> Tensor:
+        parts = x1.split(max(1, _DIFFERENCES // max(1, x2.numel())), dim=-2)
+        return torch.cat([recomputed(strip, part, x2) for part in parts], dim=-2)
+
+    return all_pairs(strips, x1, x2)
 
 
 def all_pairs(distances: Callable[[Tensor, Tensor], Tensor], x1: Tensor, x2: Tensor) -> Tensor:
