@@ -132,11 +132,6 @@ def representations(distance: Distance, rows: Rows) -> Tensor:
     return _joined([_represented(distance, part) for part in _parts(distance, rows)], dim=-2)
 
 
-def holds(distance: Distance, rows: EmbeddedRows) -> bool:
-    """Whether rows hold their representations by a distance."""
-    return rows.holds("fixed", by=distance)
-
-
 def squared(distance: Distance, x1: Rows, x2: Rows, *, diag: bool) -> Tensor:
     """Look up or compute the squared distances between rows; see :meth:`Distance.squared`.
 

@@ -60,7 +60,7 @@ class PrecomputedDistance(Distance):
         self, squared: Data, *, norms: Data | None = None, tolerance: float | None = None
     ) -> None:
         super().__init__(1, inputs="indices")
-        matrix, rounding = _symmetric(squared, "squared", tolerance)
+        matrix, rounding = symmetric_matrix(squared, "squared", tolerance)
         largest = matrix.abs().max()
         diagonal = matrix.diagonal().diag_embed()
         _check(diagonal.abs() <= rounding * largest, matrix, "squared: expected a zero diagonal")
@@ -124,7 +124,7 @@ class PrecomputedDistance(Distance):
             >>> distance.squared_norms(rows)
             tensor([2., 5.])
         """
-        matrix, rounding = _symmetric(gram, "gram", tolerance)
+        matrix, rounding = symmetric_matrix(gram, "gram", tolerance)
         norms = matrix.diagonal()
         squared = norms.unsqueeze(-1) + norms - 2 * matrix
         possible = squared >= -rounding * matrix.abs().max()
@@ -194,7 +194,9 @@ def _negative_part(eigenvalues: Tensor) -> float:
     return -eigenvalues.clamp_max(0).sum().item() / total if total else 0.0
 
 
-def _symmetric(value: Data, name: str, tolerance: float | None) -> tuple[Tensor, float]:
+def symmetric_matrix(
+    value: Data, name: str, tolerance: float | None = None
+) -> tuple[Tensor, float]:
     """Check a matrix, and return it made exactly symmetric, with the tolerance for rounding errors."""
     array = real_array(value, name)
     if array.ndim != 2 or array.shape[0] != array.shape[1] or 0 in array.shape:

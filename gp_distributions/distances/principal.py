@@ -157,7 +157,7 @@ class PrincipalDistance(DistanceWrapper):
 
     def represent_held(self, rows: EmbeddedRows) -> Tensor:
         """Represent rows that hold features, of which other distances can be made, too."""
-        if rows.rows.shape[:-1].numel() > _HELD and not evaluation.holds(self.distance, rows):
+        if rows.rows.shape[:-1].numel() > _HELD and not rows.holds("fixed", by=self.distance):
             return super().represent_held(rows)
         return self.project(evaluation.representations(self.distance, rows))
 
