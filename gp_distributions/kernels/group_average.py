@@ -157,10 +157,7 @@ class GroupAverageKernel(RowKernel):
         if not both_sides:
             values = covariance(self.base_kernel, images1, x2)
             return values.unflatten(-2, (size, num1)).mean(-3)
-        whole1 = x1.derived("whole", lambda: EmbeddedRows(images1.rows), by=self.orbits)
-        images2 = self.orbits.images(x2)
-        whole2 = x2.derived("whole", lambda: EmbeddedRows(images2.rows), by=self.orbits)
-        values = covariance(self.base_kernel, whole1, whole2)
+        values = covariance(self.base_kernel, self.orbits.whole(x1), self.orbits.whole(x2))
         return values.unflatten(-2, (size, num1)).unflatten(-1, (size, num2)).mean((-4, -2))
 
     # The group and its memory have no batch axes: all kernels of a batch share them.

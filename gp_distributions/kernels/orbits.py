@@ -55,6 +55,10 @@ class Orbits(torch.nn.Module):
         """Return the images of rows, of which the first part is the rows themselves."""
         return rows.derived("images", lambda: self._joined(rows), by=self)
 
+    def whole(self, rows: EmbeddedRows) -> EmbeddedRows:
+        """Return the images of rows in one part."""
+        return rows.derived("whole", lambda: EmbeddedRows(self.images(rows).rows), by=self)
+
     def _joined(self, rows: EmbeddedRows) -> JoinedRows:
         images = self(rows.rows).split(rows.rows.shape[-2], dim=-2)
         return JoinedRows([rows, *map(EmbeddedRows, images[1:])])
