@@ -276,7 +276,8 @@ def entrywise(
     """
     if matrix.requires_grad or matrix.device.type != "cpu" or matrix.numel() <= _SMALL:
         return function(matrix)
-    result: Tensor = _Entrywise.apply(function, matrix, *parameters)
+    tracked = [parameter for parameter in parameters if parameter.requires_grad]
+    result: Tensor = _Entrywise.apply(function, matrix, *tracked)
     return result
 
 
@@ -297,17 +298,16 @@ class _Entrywise(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         matrix, *parameters = ctx.saved_tensors
-        used = ctx.needs_input_grad[2:]
-        needed = [p for p, tracked in zip(parameters, used, strict=True) if tracked]
-        found = [torch.zeros_like(p) for p in needed]
+        found = [torch.zeros_like(parameter) for parameter in parameters]
         for rows in _strips(gradient):
             with torch.enable_grad():
                 strip = ctx.function(matrix[..., rows, :])
-            terms = torch.autograd.grad(strip, needed, gradient[..., rows, :], allow_unused=True)
+            terms = torch.autograd.grad(
+                strip, parameters, gradient[..., rows, :], allow_unused=True
+            )
             for total, term in zip(found, terms, strict=True):
                 total += 0 if term is None else term
-        gradients = iter(found)
-        return None, None, *(next(gradients) if tracked else None for tracked in used)
+        return None, None, *found
 
 
 def _strips(matrix: Tensor) -> Iterator[slice]:
