@@ -139,17 +139,13 @@ def all_pairs(distances: Callable[[Tensor, Tensor], Tensor], x1: Tensor, x2: Ten
     """Compute distances between all pairs of rows, each once if ``x1`` is ``x2`` without batch axes."""
     if x2.dim() > 2:
         return distances(x1, x2)
-    if x1 is x2:
-        return _symmetric(distances, x1)
-    # As one set of rows, since a function could copy x2 for every batch of x1.
-    return distances(x1.flatten(0, -2), x2).unflatten(0, x1.shape[:-1])
-
-
-def _symmetric(distances: Callable[[Tensor, Tensor], Tensor], x: Tensor) -> Tensor:
-    """Compute distances between all pairs of rows of ``x``, in strips of the upper triangle."""
+    if x1 is not x2:
+        # As one set of rows, since a function could copy x2 for every batch of x1.
+        return distances(x1.flatten(0, -2), x2).unflatten(0, x1.shape[:-1])
+    # Strips of the upper triangle.
     strips = [
-        torch.nn.functional.pad(distances(x[i : i + _ROWS], x[i:]), (i, 0))
-        for i in range(0, len(x), _ROWS)
+        torch.nn.functional.pad(distances(x1[i : i + _ROWS], x1[i:]), (i, 0))
+        for i in range(0, len(x1), _ROWS)
     ]
     upper = torch.cat(strips).triu(1)
     return upper + upper.T
