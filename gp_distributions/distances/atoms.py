@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gp_distributions.measures.arrays import real_array, to_tensor
+from gp_distributions.distances.precomputed import symmetric_matrix
 from gp_distributions.numerics.embedding_kernels import PointKernel
 
 
@@ -41,14 +41,10 @@ class AtomKernel(PointKernel):
         if callable(kernel):
             self._extend()
             return
-        matrix = to_tensor(
-            real_array(kernel, "kernel"), torch.float64, torch.device("cpu")
-        ).detach()
-        if matrix.dim() != 2 or matrix.shape[0] != matrix.shape[1]:
-            raise ValueError(f"Expected a square kernel matrix, got shape {tuple(matrix.shape)}.")
+        matrix, _ = symmetric_matrix(kernel, "kernel")
         if atoms is not None and len(atoms) != len(matrix):
             raise ValueError(f"Expected {len(matrix)} atoms for this matrix, got {len(atoms)}.")
-        self.values = _checked(matrix)
+        self.values = _checked(matrix.double().cpu())
 
     def _extend(self) -> None:
         """Evaluate the function for all pairs with objects that are new in the list."""
@@ -101,14 +97,13 @@ class AtomKernel(PointKernel):
 
 
 def _checked(matrix: Tensor) -> Tensor:
-    """Return a kernel matrix, exactly symmetric, if it is finite, symmetric and semi-definite."""
+    """Return a symmetric kernel matrix if it is finite and positive semi-definite."""
+    if not len(matrix):
+        return matrix
     if not bool(matrix.isfinite().all()):
         raise ValueError("Expected a finite kernel between atoms.")
-    rounding = torch.finfo(matrix.dtype).eps ** 0.5 * matrix.abs().max() if len(matrix) else 0.0
-    if bool(((matrix - matrix.T).abs() > rounding).any()):
-        raise ValueError("Expected a symmetric kernel between atoms.")
-    matrix = (matrix + matrix.T) / 2
-    smallest = torch.linalg.eigvalsh(matrix).min() if len(matrix) else torch.zeros(())
+    rounding = torch.finfo(matrix.dtype).eps ** 0.5 * matrix.abs().max()
+    smallest = torch.linalg.eigvalsh(matrix).min()
     if smallest < -len(matrix) * rounding:
         raise ValueError(
             "Expected a positive semi-definite kernel between atoms, but the smallest eigenvalue of its "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from gp_distributions.distances.embedded_rows import EmbeddedRows, Rows, rows_of
 from gp_distributions.distances.recent_rows import RecentRows
 from gp_distributions.measures.arrays import integer
 from gp_distributions.numerics.pairwise import squared_euclidean
-from gp_distributions.rows.clouds import drop_copies, join_rows
+from gp_distributions.rows.clouds import drop_copies
 from gp_distributions.rows.layout import Block
 
 
@@ -70,6 +70,8 @@ class Distance(torch.nn.Module, ABC):
     trims_padding: bool = False
     chunk_elements: int = 2**18
     block_rows: int = 2048
+    # Buffers that are set from data, so that saved ones may have another shape.
+    _resized: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, dim: int, *, inputs: str = "clouds") -> None:
         super().__init__()
@@ -189,10 +191,15 @@ class Distance(torch.nn.Module, ABC):
             A ``batch_shape x N`` tensor.
         """
         zero = torch.zeros_like(rows_of(rows).detach().reshape(-1, rows_of(rows).shape[-1])[:1])
-        if self.block.atom_columns is not None:
-            points, _ = self.block.split(zero)
-            zero = join_rows(points, torch.ones_like(points[..., 0]))
+        points, weights = self.block.split(zero)
+        zero = self.block.join(points, torch.ones_like(weights))
         return self.forward(rows, zero).squeeze(-1)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        for name in self._resized:
+            if (saved := state_dict.get(prefix + name)) is not None:
+                setattr(self, name, getattr(self, name).new_empty(saved.shape))
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
     def clear_cache(self) -> None:
         """Forget all clouds that the distance remembers."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from typing import Any, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor
 
 from gp_distributions.rows.columns import Columns, select_columns
+from gp_distributions.rows.contents import is_tracked
 from gp_distributions.rows.fingerprint import fingerprint
 
 ValueT = TypeVar("ValueT")
@@ -65,7 +67,7 @@ class EmbeddedRows:
             beside: Other rows from which it is computed, too; it is held as long as both exist.
         """
         known = self._known if beside is None else self._pairs.setdefault(beside, {})
-        key = key, by, self._tracked
+        key = key, by, is_tracked(self.rows)
         if key in known and known[key][0] == _state(by, state):
             found: ValueT = known[key][1]
             return found
@@ -93,12 +95,8 @@ class EmbeddedRows:
 
     def holds(self, key: Hashable, *, by: object) -> bool:
         """Whether :meth:`derived` need not compute."""
-        found = self._known.get((key, by, self._tracked))
+        found = self._known.get((key, by, is_tracked(self.rows)))
         return found is not None and found[0] == _state(by)
-
-    @property
-    def _tracked(self) -> bool:
-        return self.rows.requires_grad and torch.is_grad_enabled()
 
     @property
     def parts(self) -> list[EmbeddedRows]:
@@ -106,7 +104,7 @@ class EmbeddedRows:
         return [self]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _remade, (self.rows, self.prepared)
+        return partial(EmbeddedRows, prepared=self.prepared), (self.rows,)
 
 
 class JoinedRows(EmbeddedRows):
@@ -149,7 +147,3 @@ def embedded(rows: Rows) -> EmbeddedRows:
 
 def _state(by: object, state: Hashable = None) -> Hashable:
     return None if by is None else fingerprint(by), state
-
-
-def _remade(rows: Tensor, prepared: bool) -> EmbeddedRows:
-    return EmbeddedRows(rows, prepared=prepared)

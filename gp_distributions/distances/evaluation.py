@@ -21,8 +21,14 @@ from gp_distributions.distances.embedded_rows import EmbeddedRows, Rows, rows_of
 from gp_distributions.distances.recent_rows import RecentRows
 from gp_distributions.numerics.linear_algebra import put_rows
 from gp_distributions.numerics.pairwise import squared_euclidean_to
-from gp_distributions.rows.clouds import drop_copies, drop_padding, equal_rows, same_tensor
-from gp_distributions.rows.contents import check_content
+from gp_distributions.rows.clouds import (
+    drop_copies,
+    drop_padding,
+    equal_rows,
+    expand_batches,
+    same_tensor,
+)
+from gp_distributions.rows.contents import check_content, is_tracked
 from gp_distributions.rows.layout import Block, check_weights, chunks, normalized
 
 
@@ -123,17 +129,7 @@ def representations(distance: Distance, rows: Rows) -> Tensor:
     The result lacks the expanded batch axes of rows that have no gradient, but broadcasts with them.
     """
     adapt(distance, rows_of(rows))
-    parts = _parts(distance, rows)
-    if len(parts) == 1:
-        return _represented(distance, parts[0])
-    found = [_represented(distance, part) for part in parts]
-    shape = torch.broadcast_shapes(*(part.shape[:-2] for part in found))
-    return torch.cat([part.expand(*shape, *part.shape[-2:]) for part in found], dim=-2)
-
-
-def holds(distance: Distance, rows: EmbeddedRows) -> bool:
-    """Whether rows hold their representations by a distance."""
-    return rows.holds("fixed", by=distance)
+    return _joined([_represented(distance, part) for part in _parts(distance, rows)], dim=-2)
 
 
 def squared(distance: Distance, x1: Rows, x2: Rows, *, diag: bool) -> Tensor:
@@ -155,25 +151,25 @@ def squared(distance: Distance, x1: Rows, x2: Rows, *, diag: bool) -> Tensor:
         if [p.rows.shape[-2] for p in first] != [p.rows.shape[-2] for p in second]:
             first, second = [EmbeddedRows(rows1)], [EmbeddedRows(rows2)]
         pairs = zip(first, second, strict=True)
-        found = _joined([_squared(distance, *pair, diag=True) for pair in pairs])
+        parts = [_squared(distance, *pair, diag=True).unsqueeze(-1) for pair in pairs]
+        found = _joined(parts, dim=-2).squeeze(-1)
     else:
         blocks = [
-            _joined([_squared(distance, one, other, diag=False) for other in second])
+            _joined([_squared(distance, one, other, diag=False) for other in second], dim=-1)
             for one in first
         ]
-        found = blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=-2)
+        found = _joined(blocks, dim=-2)
         if isinstance(x1, Tensor) and len(first) == 1 and first[0].holds("within", by=distance):
             distance.recent.remember(x1, first[0])
-    batch_shape = torch.broadcast_shapes(rows1.shape[:-2], rows2.shape[:-2])
-    return found.expand(*batch_shape, *found.shape[-1 if diag else -2 :])
+    return expand_batches(found, rows1, rows2, diag=diag)
 
 
-def _joined(parts: list[Tensor]) -> Tensor:
-    """Join squared distances to several sets of rows."""
+def _joined(parts: list[Tensor], *, dim: int) -> Tensor:
+    """Join what is computed of several sets of rows along one of the last two axes."""
     if len(parts) == 1:
         return parts[0]
-    shape = torch.broadcast_shapes(*(part.shape[:-1] for part in parts))
-    return torch.cat([part.expand(*shape, -1) for part in parts], dim=-1)
+    shape = torch.broadcast_shapes(*(part.shape[:-2] for part in parts))
+    return torch.cat([part.expand(*shape, *part.shape[-2:]) for part in parts], dim=dim)
 
 
 def embedding(distance: Distance, rows: Tensor) -> Tensor:
@@ -195,9 +191,9 @@ def _parts(distance: Distance, rows: Rows) -> list[EmbeddedRows]:
 
 
 def _squared(distance: Distance, x1: EmbeddedRows, x2: EmbeddedRows, *, diag: bool) -> Tensor:
+    """Compute squared distances, whose batch axes broadcast with those of the rows."""
     num1, num2 = x1.rows.shape[-2], x2.rows.shape[-2]
-    batch_shape = torch.broadcast_shapes(x1.rows.shape[:-2], x2.rows.shape[:-2])
-    shape = batch_shape + ((num1,) if diag else (num1, num2))
+    shape = (num1,) if diag else (num1, num2)
     fixed = settled(distance)
     if 0 in (x1.rows.numel(), x2.rows.numel()):
         return _zeros(fixed, x1, x2).expand(shape).clone()
@@ -206,16 +202,10 @@ def _squared(distance: Distance, x1: EmbeddedRows, x2: EmbeddedRows, *, diag: bo
     if equal and (diag or num1 == 1):
         check_weights(distance.block.split(drop_copies(x1.rows))[1])
         return _zeros(fixed, x1, x2).expand(shape).clone()
-    tracked = _tracks(fixed, x1.rows) or _tracks(fixed, x2.rows)
-    if not tracked:
+    if not (_tracks(fixed, x1.rows) or _tracks(fixed, x2.rows)):
         with torch.no_grad():
-            return _constant(distance, x1, x2, equal=equal, diag=diag).expand(shape)
-    if diag:
-        squared = fixed.compare_paired(_represented(distance, x1), _represented(distance, x2))
-        if x1.rows.shape[-1] == x2.rows.shape[-1]:
-            squared = squared.masked_fill((x1.rows == x2.rows).all(-1), 0)
-        return squared.expand(shape)
-    return _differentiable(distance, fixed, x1, x2).expand(shape)
+            return _constant(distance, x1, x2, equal=equal, diag=diag)
+    return _differentiable(distance, fixed, x1, x2, diag=diag)
 
 
 def represent_rows(
@@ -238,7 +228,7 @@ def represent_rows(
 
     def represent(points: Tensor, weights: Tensor) -> Tensor:
         # Padding may have a gradient in its weights.
-        if distance.trims_padding and not (weights.requires_grad and torch.is_grad_enabled()):
+        if distance.trims_padding and not is_tracked(weights):
             points, weights = drop_padding(points, weights)
         return by(points if factors is None else points * factors, weights)
 
@@ -246,8 +236,8 @@ def represent_rows(
     batch_shape, num_atoms = weights.shape[:-1], weights.shape[-1]
     points = points.reshape(-1, num_atoms, points.shape[-1])
     size = distance.chunk_size(num_atoms)
-    tracked = factors is not None and factors.requires_grad and torch.is_grad_enabled()
-    if len(points) <= size or tracked or _tracks(distance, rows):
+    tracked = _tracks(distance, rows) or (factors is not None and is_tracked(factors))
+    if len(points) <= size or tracked:
         weights = normalized(weights).reshape(-1, num_atoms)
         parts = map(represent, points.split(size), weights.split(size))
         return torch.cat(list(parts)).unflatten(0, batch_shape)
@@ -288,18 +278,18 @@ def _zeros(distance: Distance, *sets: EmbeddedRows) -> Tensor:
 
 
 def _differentiable(
-    distance: Distance, fixed: Distance, x1: EmbeddedRows, x2: EmbeddedRows
+    distance: Distance, fixed: Distance, x1: EmbeddedRows, x2: EmbeddedRows, *, diag: bool
 ) -> Tensor:
     """Compute squared distances with gradients; between a cloud and itself, both are zero."""
     r1 = _represented(distance, x1)
     if x1 is x2:
         return fixed.compare_all(r1, r1)
-    if not _tracks(fixed, x2.rows) and same_tensor(x1.rows.detach(), x2.rows):
-        squared = fixed.compare_all(r1, r1.detach())  # only x1 has a gradient
-    else:
-        squared = fixed.compare_all(r1, _represented(distance, x2))
+    # Where only x1 has a gradient, equal rows need no representation of their own.
+    alike = not _tracks(fixed, x2.rows) and same_tensor(x1.rows.detach(), x2.rows)
+    r2 = r1.detach() if alike else _represented(distance, x2)
+    squared = fixed.compare_paired(r1, r2) if diag else fixed.compare_all(r1, r2)
     # Representations with and without a gradient may be rounded differently.
-    return squared.masked_fill(equal_rows(x1.rows, x2.rows), 0)
+    return squared.masked_fill(equal_rows(x1.rows, x2.rows, diag=diag), 0)
 
 
 def _constant(
@@ -351,8 +341,7 @@ def _prepared(
 
 def _tracks(distance: Distance, rows: Tensor) -> bool:
     """Return whether the representations of rows by a settled distance need a gradient."""
-    tensors = (rows, *distance.parameters())
-    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+    return is_tracked(rows, *distance.parameters())
 
 
 def _empty(rows: int, like: Tensor) -> Tensor:

@@ -36,6 +36,7 @@ from gp_distributions.numerics.random_features import (
     spread_landmarks,
 )
 from gp_distributions.numerics.sampling import draw_atoms, median_distance
+from gp_distributions.rows.contents import is_tracked
 from gp_distributions.rows.gaussians import join_gaussians, split_gaussians
 from gp_distributions.rows.layout import check_weights
 
@@ -353,7 +354,7 @@ class MMD(Distance):
         """Divide atoms by the bandwidth; the covariances of Gaussians are divided by its square."""
         if isinstance(self.kernel, AtomKernel):
             return self.kernel.indices(points, weights)
-        if not (weights.requires_grad and torch.is_grad_enabled()):
+        if not is_tracked(weights):
             # Padding is moved to the mean, so that its values do not add rounding errors.
             middle = weights.unsqueeze(-2) @ points
             points = torch.where((weights > 0).unsqueeze(-1), points, middle)

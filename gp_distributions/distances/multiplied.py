@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,7 +11,6 @@ from gp_distributions.distances import evaluation
 from gp_distributions.distances.base import Distance
 from gp_distributions.distances.embedded_rows import EmbeddedRows, Rows, embedded, rows_of
 from gp_distributions.distances.wrapper import DistanceWrapper
-from gp_distributions.rows.clouds import join_rows
 
 
 class MultipliedDistance(DistanceWrapper):
@@ -61,11 +59,6 @@ class MultipliedDistance(DistanceWrapper):
         """Represent clouds as the distance does for multiplied coordinates."""
         return self.distance.represent(points * self._factors.to(points), weights)
 
-    @property
-    def euclidean(self) -> bool:
-        """Whether the distance is the Euclidean distance between representations."""
-        return self.distance.euclidean
-
     def compare_all(self, r1: Tensor, r2: Tensor) -> Tensor:
         """Compute the squared distances between all pairs of representations."""
         return self.distance.compare_all(r1, r2)
@@ -76,18 +69,15 @@ class MultipliedDistance(DistanceWrapper):
 
     def squared_norms(self, rows: Rows) -> Tensor:
         """Compute squared distances to the origin of inner products of the distance."""
-        this: Any = self  # mypy: wrappers only read what the protocol may set
-        evaluation.adapt(this, rows_of(rows))
-        fixed = evaluation.settled(this)
-
-        tracked = rows_of(rows).requires_grad or any(p.requires_grad for p in fixed.parameters())
-        if tracked:
+        evaluation.adapt(self, rows_of(rows))
+        fixed = evaluation.settled(self)
+        if any(each.requires_grad for each in (rows_of(rows), *fixed.parameters())):
             return self.distance.squared_norms(fixed._multiplied(rows_of(rows)))
 
         def norms() -> Tensor:
             # The distance represents these rows as this one represents those that it was given.
             multiplied = EmbeddedRows(fixed._multiplied(rows_of(rows)))
-            known = evaluation.representations(this, rows)
+            known = evaluation.representations(self, rows)
             multiplied.derived("fixed", lambda: known, by=self.distance)
             return self.distance.squared_norms(multiplied).unsqueeze(-1)
 
@@ -95,8 +85,4 @@ class MultipliedDistance(DistanceWrapper):
 
     def _multiplied(self, rows: Tensor) -> Tensor:
         """Return the rows that the distance reads."""
-        points, weights = self.block.split(rows)
-        factors = self._factors.to(points)
-        if self.block.atom_columns is None:
-            return (points * factors).flatten(-2)
-        return join_rows(points, weights, factors)
+        return self.block.join(*self.block.split(rows), self._factors.to(rows))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -55,12 +53,14 @@ class PrecomputedDistance(Distance):
 
     supported_inputs = ("indices",)
     reads_coordinates = False
+    euclidean = False
+    _resized = ("matrix", "norms")
 
     def __init__(
         self, squared: Data, *, norms: Data | None = None, tolerance: float | None = None
     ) -> None:
         super().__init__(1, inputs="indices")
-        matrix, rounding = _symmetric(squared, "squared", tolerance)
+        matrix, rounding = symmetric_matrix(squared, "squared", tolerance)
         largest = matrix.abs().max()
         diagonal = matrix.diagonal().diag_embed()
         _check(diagonal.abs() <= rounding * largest, matrix, "squared: expected a zero diagonal")
@@ -124,7 +124,7 @@ class PrecomputedDistance(Distance):
             >>> distance.squared_norms(rows)
             tensor([2., 5.])
         """
-        matrix, rounding = _symmetric(gram, "gram", tolerance)
+        matrix, rounding = symmetric_matrix(gram, "gram", tolerance)
         norms = matrix.diagonal()
         squared = norms.unsqueeze(-1) + norms - 2 * matrix
         possible = squared >= -rounding * matrix.abs().max()
@@ -148,11 +148,6 @@ class PrecomputedDistance(Distance):
     def _eigenvalues(self) -> Tensor:
         gram = (self.norms.unsqueeze(-1) + self.norms - self.matrix) / 2
         return torch.linalg.eigvalsh(gram)
-
-    @property
-    def euclidean(self) -> bool:
-        """Whether the distance is the Euclidean distance between representations: always ``False``."""
-        return False
 
     def represent(self, points: Tensor, weights: Tensor) -> Tensor:
         """Return the indices of the objects, ``C x 1``."""
@@ -189,13 +184,6 @@ class PrecomputedDistance(Distance):
             )
         return index.long()
 
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        # The saved matrix may have a different number of objects.
-        for name in ("matrix", "norms"):
-            if (saved := state_dict.get(prefix + name)) is not None:
-                setattr(self, name, getattr(self, name).new_empty(saved.shape))
-        super()._load_from_state_dict(state_dict, prefix, *args)
-
     def extra_repr(self) -> str:
         """Return the number of objects, for printing."""
         return f"{len(self.matrix)} objects"
@@ -206,7 +194,9 @@ def _negative_part(eigenvalues: Tensor) -> float:
     return -eigenvalues.clamp_max(0).sum().item() / total if total else 0.0
 
 
-def _symmetric(value: Data, name: str, tolerance: float | None) -> tuple[Tensor, float]:
+def symmetric_matrix(
+    value: Data, name: str, tolerance: float | None = None
+) -> tuple[Tensor, float]:
     """Check a matrix, and return it made exactly symmetric, with the tolerance for rounding errors."""
     array = real_array(value, name)
     if array.ndim != 2 or array.shape[0] != array.shape[1] or 0 in array.shape:

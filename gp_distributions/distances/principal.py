@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -76,6 +74,7 @@ class PrincipalDistance(DistanceWrapper):
 
     components: Tensor
     explained: Tensor
+    _resized = ("components",)
 
     def __init__(
         self, distance: Distance, *, num_components: int = 50, exponent: float = 1.0
@@ -158,16 +157,10 @@ class PrincipalDistance(DistanceWrapper):
 
     def represent_held(self, rows: EmbeddedRows) -> Tensor:
         """Represent rows that hold features, of which other distances can be made, too."""
-        if rows.rows.shape[:-1].numel() > _HELD and not evaluation.holds(self.distance, rows):
+        if rows.rows.shape[:-1].numel() > _HELD and not rows.holds("fixed", by=self.distance):
             return super().represent_held(rows)
         return self.project(evaluation.representations(self.distance, rows))
 
     def extra_repr(self) -> str:
         """Return the settings, for printing."""
         return f"num_components={self.num_components}, exponent={self.exponent}"
-
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        components = state_dict.get(f"{prefix}components")
-        if components is not None:
-            self.components = self.components.new_empty(components.shape)
-        super()._load_from_state_dict(state_dict, prefix, *args)

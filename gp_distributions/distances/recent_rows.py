@@ -13,6 +13,7 @@ from torch import Tensor
 
 from gp_distributions.distances.embedded_rows import EmbeddedRows
 from gp_distributions.rows.clouds import drop_copies
+from gp_distributions.rows.contents import is_tracked
 
 # Number of sets of rows that are remembered.
 _CAPACITY = 2
@@ -26,7 +27,7 @@ class RecentRows:
 
     def find(self, rows: Tensor) -> list[EmbeddedRows]:
         """Return rows in one part, or in two parts of which the first is remembered."""
-        if rows.requires_grad and torch.is_grad_enabled():
+        if is_tracked(rows):
             return [EmbeddedRows(rows)]
         known = [entry for entry in self._entries if _version(entry[0]) == entry[1]]
         for given, _, found in known:

@@ -191,7 +191,8 @@ class RigidSlicedWasserstein(Distance):
         if self.center:
             moving = moving - weights.unsqueeze(-2) @ moving
         if self.scale:
-            moving = _unit_radius(moving, weights)
+            squares = (weights * moving.square().sum(-1)).sum(-1)[:, None, None]
+            moving = moving / square_root(squares, at_zero=1.0)
         directions = self.directions.to(points)
         projected = matmul(directions, moving.mT).unsqueeze(1)
         if self.normals:
@@ -318,11 +319,6 @@ def _complex_absolute_value(real: Tensor, imaginary: Tensor) -> list[Tensor]:
 
 def _outer(left: Tensor, right: Tensor) -> Tensor:
     return left.unsqueeze(-1) * right.unsqueeze(-2)
-
-
-def _unit_radius(points: Tensor, weights: Tensor) -> Tensor:
-    squares = (weights * points.square().sum(-1)).sum(-1)[:, None, None]
-    return points / square_root(squares, at_zero=1.0)
 
 
 def _tilts() -> list[tuple[float, float]]:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from gp_distributions.distances.base import Distance
-from gp_distributions.rows.clouds import drop_copies, join_rows
+from gp_distributions.rows.clouds import drop_copies
 
 # Number of clouds whose rounding errors are computed.
 _CLOUDS = 8
@@ -50,4 +50,4 @@ def _moved(distance: Distance, rows: Tensor, error: float) -> Tensor:
     signs = torch.ones(atoms.shape[-2], 1, dtype=rows.dtype, device=rows.device)
     signs[1::2] = -1
     atoms = atoms * (1 + error * signs)
-    return atoms.flatten(-2) if distance.block.atom_columns is None else join_rows(atoms, weights)
+    return distance.block.join(atoms, weights)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -21,12 +19,13 @@ _ADVICE = (
 class SharedSupportDistance(Distance):
     """Base class of distances between weights on the same points, such as the pixels of images.
 
-    A subclass computes its representation from :meth:`masses`. The coordinates of atoms are labels:
-    they must equal those of the support exactly, and their gradient is zero. The origin of inner
-    products is the zero measure, at squared distance 1/2 from every distribution.
+    The coordinates of atoms are labels: they must equal those of the support exactly, and their gradient
+    is zero. The origin of inner products is the zero measure, at squared distance 1/2 from every
+    distribution.
     """
 
     reads_coordinates = False
+    _resized = ("support",)
 
     def __init__(self, dim: int, *, support: Data | None = None) -> None:
         super().__init__(dim)
@@ -51,21 +50,17 @@ class SharedSupportDistance(Distance):
         return super().forward(x1, x2, diag=diag)
 
     def represent(self, points: Tensor, weights: Tensor) -> Tensor:
-        """Return half the weights that each cloud has on the atoms of the support."""
-        return self.masses(points, weights) / 2
-
-    def masses(self, points: Tensor, weights: Tensor) -> Tensor:
-        """Compute the ``C x S`` matrix of weights that ``C`` clouds have on the atoms of the support."""
+        """Return half the weights that each cloud has on the atoms of the support, ``C x S``."""
         # If all clouds list the same atoms, as images do, one look-up is enough.
         listed_alike = len(points) > 0 and bool((points == points[:1]).all())
         index, found = self._find(points[:1] if listed_alike else points)
         if not bool((found | (weights == 0)).all()):
             raise _UnknownAtomError
-        weights = weights.masked_fill(~found, 0)
-        masses = weights.new_zeros(len(weights), len(self.support))
+        halves = weights.masked_fill(~found, 0) / 2
+        none = weights.new_zeros(len(weights), len(self.support))
         if listed_alike:
-            return masses.index_add(1, index[0], weights)
-        return masses.scatter_add(1, index, weights)
+            return none.index_add(1, index[0], halves)
+        return none.scatter_add(1, index, halves)
 
     def _find(self, points: Tensor) -> tuple[Tensor, Tensor]:
         """Return each atom's index in the support (zero if missing), and whether it is there."""
@@ -127,12 +122,6 @@ class SharedSupportDistance(Distance):
     def squared_norms(self, rows: Rows) -> Tensor:
         """Return the squared distances to the zero measure, 1/2: ``batch_shape x N``."""
         return rows_of(rows).new_full(rows_of(rows).shape[:-1], 0.5)
-
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        # The saved support may differ in size from the current one.
-        if (saved := state_dict.get(f"{prefix}support")) is not None:
-            self.support = self.support.new_empty(len(saved), self.dim)
-        super()._load_from_state_dict(state_dict, prefix, *args)
 
     def extra_repr(self) -> str:
         """Return the settings, for printing."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -72,16 +72,14 @@ class SizedDistance(DistanceWrapper):
             return
         rows = drop_copies(rows).flatten(0, -2)
         rows = rows[:: -(-len(rows) // _CLOUDS)]
-        this: Any = self  # mypy: wrappers only read what the protocol may set
-        sizes = evaluation.represent_rows(this, rows, by=_log_sizes).squeeze(-1)
+        sizes = evaluation.represent_rows(self, rows, by=_log_sizes).squeeze(-1)
         spread = (sizes.unsqueeze(-1) - sizes).square().sum()
         ratio = self.distance.squared(rows).sum() / spread
         self.unit.copy_(torch.where(spread > 0, ratio.sqrt(), 0.0))
 
     def represent_rows(self, rows: Tensor, factors: Tensor | None = None) -> Tensor:
         """Represent all rows as the distance does, with their log sizes at the end."""
-        this: Any = self  # mypy: wrappers only read what the protocol may set
-        sizes = evaluation.represent_rows(this, rows, by=self._sizes)
+        sizes = evaluation.represent_rows(self, rows, by=self._sizes)
         return torch.cat([self.distance.represent_rows(rows, factors), sizes], dim=-1)
 
     def represent(self, points: Tensor, weights: Tensor) -> Tensor:
@@ -92,11 +90,6 @@ class SizedDistance(DistanceWrapper):
     def _sizes(self, points: Tensor, weights: Tensor) -> Tensor:
         """Return log sizes in their unit, ``C x 1``."""
         return self.factor * self.unit.to(points) * _log_sizes(points, weights)
-
-    @property
-    def euclidean(self) -> bool:
-        """Whether the distance is the Euclidean distance between representations."""
-        return self.distance.euclidean
 
     def compare_all(self, r1: Tensor, r2: Tensor) -> Tensor:
         """Compute the squared distances between all pairs of representations."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import ClassVar
 
 import torch
@@ -19,12 +20,12 @@ from gp_distributions.numerics.linear_algebra import concatenate, matmul
 from gp_distributions.numerics.normals import (
     MEAN_ABSOLUTE,
     normal_wasserstein,
-    normal_wasserstein_all,
     projected_deviations,
 )
-from gp_distributions.numerics.pairwise import manhattan, without_rounding
+from gp_distributions.numerics.pairwise import manhattan, pairs_in_strips, without_rounding
 from gp_distributions.numerics.quantiles import cell_quantiles, equally_weighted, quantiles_at
 from gp_distributions.rows.clouds import drop_padding
+from gp_distributions.rows.contents import is_tracked
 from gp_distributions.rows.gaussians import split_gaussians
 
 _SAMPLINGS = {"even": sphere_directions, "random": random_directions}
@@ -137,10 +138,11 @@ class SlicedWasserstein(Distance):
         self.directions: Tensor
         count = integer(num_slices, "num_slices")
         self.register_buffer("directions", _SAMPLINGS[sampling](self.dim, count, seed=seed))
-        drawn = sampling == "random" and inputs == "clouds" and self.num_quantiles is not None
-        levels = random_levels(self.num_slices, self.num_quantiles or 1, seed=seed)
+        levels = None
+        if sampling == "random" and inputs == "clouds" and self.num_quantiles is not None:
+            levels = random_levels(self.num_slices, self.num_quantiles, seed=seed)
         self.levels: Tensor | None
-        self.register_buffer("levels", levels if drawn else None)
+        self.register_buffer("levels", levels)
 
     @property
     def num_slices(self) -> int:
@@ -191,7 +193,8 @@ class SlicedWasserstein(Distance):
         self._check_sizes(r1, r2)
         if self.p == 2:
             return super().compare_all(r1, r2)
-        compare = normal_wasserstein_all if self._compares_normals else manhattan
+        normal = partial(pairs_in_strips, normal_wasserstein)
+        compare = normal if self._compares_normals else manhattan
         return without_rounding(compare(r1, r2), r1.unsqueeze(-2), r2.unsqueeze(-3))
 
     def compare_paired(self, r1: Tensor, r2: Tensor) -> Tensor:
@@ -223,11 +226,7 @@ class SlicedWasserstein(Distance):
         if self.num_quantiles is None and not equally_weighted(weights):
             raise ValueError(_ONLY_ONE_SIZE)
         num_quantiles = self.num_quantiles or points.shape[-2]
-        tracked = torch.is_grad_enabled() and any(t.requires_grad for t in (points, weights))
-
-        levels = None
-        if self.levels is not None and self.num_quantiles is not None:
-            levels = self.levels.narrow(-1, 0, num_quantiles).to(points)
+        levels = None if self.levels is None else self.levels[:, :num_quantiles].to(points)
 
         def sliced(few: slice) -> Tensor:
             projected = matmul(directions[few], points.transpose(-1, -2))
@@ -237,7 +236,7 @@ class SlicedWasserstein(Distance):
 
         # A large cloud is sliced in a few directions at a time, to bound memory.
         count = max(1, self.chunk_elements // max(1, weights.numel()))
-        if tracked or count >= len(directions):
+        if is_tracked(points, weights) or count >= len(directions):
             return sliced(slice(None))
         starts = range(0, len(directions), count)
         return torch.cat([sliced(slice(start, start + count)) for start in starts], dim=-2)

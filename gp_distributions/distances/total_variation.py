@@ -47,10 +47,7 @@ class TotalVariation(SharedSupportDistance):
     Source: Hein and Bousquet 2005.
     """
 
-    @property
-    def euclidean(self) -> bool:
-        """Whether the distance is the Euclidean distance between representations: always ``False``."""
-        return False
+    euclidean = False
 
     def compare_all(self, r1: Tensor, r2: Tensor) -> Tensor:
         """Compute the total variation between all pairs of representations."""

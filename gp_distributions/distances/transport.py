@@ -14,6 +14,7 @@ from gp_distributions.measures.arrays import positive
 from gp_distributions.measures.reference import ReferenceMeasure
 from gp_distributions.numerics.entropic_transport import conditional_plan, transport_potentials
 from gp_distributions.numerics.semi_dual import TransportOutcome
+from gp_distributions.rows.contents import is_tracked
 from gp_distributions.warnings import ConvergenceWarning, warn
 
 # Computes a tensor of ``C`` clouds from their atoms, weights and potentials.
@@ -109,7 +110,7 @@ class TransportDistance(Distance):
         x, a = points.to(torch.float64), weights.to(torch.float64)
         a = a / a.sum(-1, keepdim=True)  # weights in single precision sum to one only approximately
         target = self._target()
-        learning = torch.is_grad_enabled() and any(t.requires_grad for t in target)
+        learning = is_tracked(*target)
         # A final undamped step squares the error, so a larger tolerance suffices to learn a reference.
         tolerance = 1e-6 if learning else 1e-10
         started = self.warm_starts if learning else None

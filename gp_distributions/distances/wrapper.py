@@ -46,6 +46,11 @@ class DistanceWrapper(Distance):
         """Whether :meth:`represent` drops padding."""
         return self.distance.trims_padding
 
+    @property
+    def euclidean(self) -> bool:
+        """Whether the distance is the Euclidean distance between representations."""
+        return self.distance.euclidean
+
     def chunk_size(self, num_atoms: int) -> int:
         """Return the number of clouds of ``num_atoms`` atoms to represent at a time."""
         return self.distance.chunk_size(num_atoms)

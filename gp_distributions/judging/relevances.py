@@ -240,9 +240,7 @@ def _exchanged(rows: Tensor, each: Input, giver: Tensor, generator: torch.Genera
         both, neither = inside[:, None] & inside, ~inside[:, None] & ~inside
         mixed = torch.where(both, other, torch.where(neither, own, 0))
         changed = torch.cat([changed[..., : layout.dim], mixed.flatten(-2)], dim=-1)
-    if layout.atom_columns is not None:
-        changed = torch.cat([changed, weights.unsqueeze(-1)], dim=-1)
-    new[:, numbers] = changed.flatten(-2)
+    new[:, numbers] = layout.join(changed, weights)
     return new
 
 

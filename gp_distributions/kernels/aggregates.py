@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from typing import Literal
 
 import torch
 from gpytorch.constraints import Positive
 from gpytorch.kernels import ConstantKernel, Kernel, LinearKernel, RBFKernel, ScaleKernel
-from gpytorch.priors import LogNormalPrior
 from torch import Tensor
 
+from gp_distributions.kernels.distribution_kernel import dimension_scaled_prior
 from gp_distributions.kernels.expected_kernel import ExpectedKernel
 from gp_distributions.kernels.outputscale import with_outputscale
 from gp_distributions.measures.described import described
@@ -147,7 +146,7 @@ def _centre_and_scale(X: PointClouds | Gaussians) -> tuple[Tensor, Tensor]:
 
 def _of_coordinates(dim: int) -> Kernel:
     """Return an RBF kernel with lengthscales, which have BoTorch's prior, plus a linear kernel."""
-    prior = LogNormalPrior(math.sqrt(2) + math.log(dim) / 2, math.sqrt(3))
+    prior = dimension_scaled_prior(dim)
     smooth = RBFKernel(
         ard_num_dims=dim, lengthscale_prior=prior, lengthscale_constraint=_log(prior.mode)
     )

@@ -76,9 +76,8 @@ def _evaluate(kernel: Kernel, x1: Rows, x2: Rows, *, diag: bool) -> Tensor:
     if isinstance(kernel, RowKernel):
         return kernel.forward(x1, x2, diag=diag)
     x1, x2 = rows_of(x1), rows_of(x2)
-    if x1.shape[-1] != x2.shape[-1]:
-        width = max(x1.shape[-1], x2.shape[-1])
-        x1, x2 = pad_rows(x1, width), pad_rows(x2, width)
+    width = max(x1.shape[-1], x2.shape[-1])
+    x1, x2 = pad_rows(x1, width), pad_rows(x2, width)
     covariances = to_dense(kernel.forward(x1, x2, diag=diag))
     if diag and covariances.dim() == x1.dim() and covariances.shape[-2:] == 2 * x1.shape[-2:-1]:
         return covariances.diagonal(dim1=-1, dim2=-2)  # the kernel ignores diag

@@ -21,7 +21,7 @@ from gp_distributions.kernels.reading import check_kind, distribution_kernels
 from gp_distributions.kernels.units import unit_findings
 from gp_distributions.measures.described import described
 from gp_distributions.measures.inputs import Inputs, encoding_of, input_rows
-from gp_distributions.numerics.sampling import apart, median_apart
+from gp_distributions.numerics.sampling import apart
 from gp_distributions.rows.columns import numbers_of
 from gp_distributions.rows.layout import Block
 
@@ -267,7 +267,8 @@ def diagnose(kernel: Kernel, X: Inputs | Tensor) -> Diagnosis:
         raise ValueError(
             f"Expected one kernel, got a batch of shape {tuple(kernel.batch_shape)}: pass kernel[0]."
         )
-    read = dict(distribution_kernels(kernel))
+    readers = distribution_kernels(kernel)
+    read = dict(readers)
     averages = [part for part in kernel.modules() if isinstance(part, GroupAverageKernel)]
     averaged = {part for average in averages for part in average.modules()}
     spreads: dict[Distance, list[tuple[float, float, float]]] = {}
@@ -281,7 +282,7 @@ def diagnose(kernel: Kernel, X: Inputs | Tensor) -> Diagnosis:
         pairs = squared[different.triu(1)].sort().values.sqrt()
         ranks = [round(share * (len(pairs) - 1)) for share in (0.05, 0.95)]
         low, high = pairs[ranks].tolist() if len(pairs) else (math.nan, math.nan)
-        median = median_apart(squared, rounding=rounding).sqrt().item()
+        median = squared[different].median().sqrt().item()
         spreads.setdefault(distance, []).append((low, median, high))
 
     hooks = [d.register_forward_hook(look) for d in {part.distance for part in parts.values()}]
@@ -294,7 +295,7 @@ def diagnose(kernel: Kernel, X: Inputs | Tensor) -> Diagnosis:
             hook.remove()
     spectrum = eigenvalues.clamp_min(0)
     spectrum = spectrum / spectrum.sum()
-    blocks = [block for _, block in distribution_kernels(kernel)]
+    blocks = [block for _, block in readers]
     first, second = same.nonzero(as_tuple=True)
     same[first, second] = _same_beside(rows, blocks, covariances, first, second)
     later = same.any(0).nonzero().flatten()

@@ -22,7 +22,8 @@ from gp_distributions.measures.described import described
 from gp_distributions.measures.kinds import Distributions
 from gp_distributions.numerics.linear_algebra import entrywise
 from gp_distributions.numerics.pairwise import squared_euclidean
-from gp_distributions.rows.clouds import equal_rows
+from gp_distributions.rows.clouds import equal_rows, expand_batches
+from gp_distributions.rows.contents import is_tracked
 
 # The options of GPyTorch's kernels; it ignores others.
 _OPTIONS = [name for name in inspect.signature(Kernel).parameters if name != "kwargs"]
@@ -228,12 +229,10 @@ class DistributionKernel(RowKernel):
         second = first if x2 is x1 else self.scaled_features(x2)
         rows = rows_of(x1), rows_of(x2)
         squared = (first - second).square().sum(-1) if diag else squared_euclidean(first, second)
-        if x2 is not x1 and torch.is_grad_enabled() and any(each.requires_grad for each in rows):
+        if x2 is not x1 and is_tracked(*rows):
             # Features with and without a gradient may be rounded differently.
-            equal = _paired_equal(*rows) if diag else equal_rows(*rows)
-            squared = squared.masked_fill(equal, 0)
-        batch_shape = torch.broadcast_shapes(*(each.shape[:-2] for each in rows), self.batch_shape)
-        return squared.expand(*batch_shape, *squared.shape[-1 if diag else -2 :])
+            squared = squared.masked_fill(equal_rows(*rows, diag=diag), 0)
+        return expand_batches(squared, *rows, diag=diag)
 
     def _inner_products(self, x1: Rows, x2: Rows, squared: Tensor, *, diag: bool) -> Tensor:
         norms1 = self._squared_norms(x1)
@@ -263,9 +262,3 @@ class DistributionKernel(RowKernel):
             kernel.distance = self.distance
             kernel.profile = self.profile.expand_batch(kernel.batch_shape)
         return kernel
-
-
-def _paired_equal(x1: Tensor, x2: Tensor) -> Tensor:
-    if x1.shape[-1] != x2.shape[-1]:
-        return torch.zeros((), dtype=torch.bool, device=x1.device)
-    return (x1 == x2).all(-1)

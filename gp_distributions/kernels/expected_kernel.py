@@ -23,7 +23,7 @@ from gp_distributions.numerics.expected_kernels import (
     terms_of,
     within_gaussians,
 )
-from gp_distributions.rows.clouds import drop_copies, drop_padding, split_rows
+from gp_distributions.rows.clouds import drop_copies, drop_padding, expand_batches, split_rows
 from gp_distributions.rows.fingerprint import fingerprint
 from gp_distributions.rows.gaussians import split_gaussians
 from gp_distributions.rows.layout import check_weights, normalized
@@ -145,7 +145,6 @@ class ExpectedKernel(RowKernel):
     def forward(self, x1: Rows, x2: Rows, diag: bool = False, **params: Any) -> Tensor:
         """Compute covariances of rows: ``batch_shape x N x M``, or ``batch_shape x N`` with ``diag``."""
         rows1, rows2 = rows_of(x1), rows_of(x2)
-        shape = torch.broadcast_shapes(rows1.shape[:-2], rows2.shape[:-2])
         first = drop_copies(rows1)
         second = first if rows2 is rows1 else drop_copies(rows2)
         if self.num_features is not None:
@@ -163,7 +162,7 @@ class ExpectedKernel(RowKernel):
             found = self._all(first.flatten(0, -2), second).unflatten(0, first.shape[:-1])
         else:  # the rows of each element of a batch with one another
             found = self._paired(first.unsqueeze(-2), second.unsqueeze(-3))
-        return found.expand(*shape, *found.shape[-1 if diag else -2 :])
+        return expand_batches(found, rows1, rows2, diag=diag)
 
     def variances(self, x: Rows) -> Tensor:
         r"""Compute :math:`\mathrm E\, k_0(x, x)`, the mean variance of the function, for each row."""

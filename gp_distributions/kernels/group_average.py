@@ -16,7 +16,8 @@ from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.kernels.orbits import Orbits
 from gp_distributions.kernels.row_kernel import RowKernel
-from gp_distributions.rows.clouds import same_tensor
+from gp_distributions.numerics.linear_algebra import square_root
+from gp_distributions.rows.clouds import expand_batches, same_tensor
 
 
 class GroupAverageKernel(RowKernel):
@@ -135,15 +136,12 @@ class GroupAverageKernel(RowKernel):
                 norms1 = norms2 = average if diag else average.diagonal(dim1=-1, dim2=-2)
             else:
                 norms1, norms2 = (self._average(x, x, diag=True) for x in (first, second))
-            scales1, scales2 = (_inverse_root(norms) for norms in (norms1, norms2))
+            scales1, scales2 = (1 / square_root(norms, at_zero=1.0) for norms in (norms1, norms2))
             scales = scales1 * scales2 if diag else scales1.unsqueeze(-1) * scales2.unsqueeze(-2)
             average = average * scales
         if x2 is x1:
             self.orbits.remember(x1, first)
-        shape = torch.broadcast_shapes(rows_of(x1).shape[:-2], rows_of(x2).shape[:-2])
-        ends = -1 if diag else -2
-        shape = torch.broadcast_shapes(shape, average.shape[:ends])
-        return average.expand(*shape, *average.shape[ends:])
+        return expand_batches(average, rows_of(x1), rows_of(x2), diag=diag)
 
     def _average(self, x1: EmbeddedRows, x2: EmbeddedRows, *, diag: bool) -> Tensor:
         size, num1, num2 = len(self.group), x1.rows.shape[-2], x2.rows.shape[-2]
@@ -159,10 +157,7 @@ class GroupAverageKernel(RowKernel):
         if not both_sides:
             values = covariance(self.base_kernel, images1, x2)
             return values.unflatten(-2, (size, num1)).mean(-3)
-        whole1 = x1.derived("whole", lambda: EmbeddedRows(images1.rows), by=self.orbits)
-        images2 = self.orbits.images(x2)
-        whole2 = x2.derived("whole", lambda: EmbeddedRows(images2.rows), by=self.orbits)
-        values = covariance(self.base_kernel, whole1, whole2)
+        values = covariance(self.base_kernel, self.orbits.whole(x1), self.orbits.whole(x2))
         return values.unflatten(-2, (size, num1)).unflatten(-1, (size, num2)).mean((-4, -2))
 
     # The group and its memory have no batch axes: all kernels of a batch share them.
@@ -223,9 +218,3 @@ def _distribution_kernels(base_kernel: Kernel) -> Iterator[DistributionKernel]:
 
 def _same_constants(x1: Tensor, x2: Tensor) -> bool:
     return not (x1.requires_grad or x2.requires_grad) and same_tensor(x1, x2)
-
-
-def _inverse_root(norms: Tensor) -> Tensor:
-    """Return the inverse of the root where it is defined, else one."""
-    positive = norms > 0
-    return torch.where(positive, torch.where(positive, norms, 1.0).rsqrt(), 1.0)

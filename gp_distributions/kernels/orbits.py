@@ -8,7 +8,7 @@ from torch import Tensor
 from gp_distributions.distances.embedded_rows import EmbeddedRows, JoinedRows, Rows
 from gp_distributions.distances.recent_rows import RecentRows
 from gp_distributions.numerics.rotations import checked_group
-from gp_distributions.rows.clouds import drop_copies, join_rows
+from gp_distributions.rows.clouds import drop_copies
 from gp_distributions.rows.gaussians import join_gaussians, split_gaussians
 from gp_distributions.rows.layout import Block
 
@@ -55,6 +55,10 @@ class Orbits(torch.nn.Module):
         """Return the images of rows, of which the first part is the rows themselves."""
         return rows.derived("images", lambda: self._joined(rows), by=self)
 
+    def whole(self, rows: EmbeddedRows) -> EmbeddedRows:
+        """Return the images of rows in one part."""
+        return rows.derived("whole", lambda: EmbeddedRows(self.images(rows).rows), by=self)
+
     def _joined(self, rows: EmbeddedRows) -> JoinedRows:
         images = self(rows.rows).split(rows.rows.shape[-2], dim=-2)
         return JoinedRows([rows, *map(EmbeddedRows, images[1:])])
@@ -77,8 +81,5 @@ class Orbits(torch.nn.Module):
             mean, covariance = split_gaussians(atoms, self.block.dim)
             each = group.unsqueeze(1)
             mapped = join_gaussians(mean @ group.mT, each @ covariance @ each.mT)
-        if self.block.atom_columns is None:
-            images = mapped.flatten(-2)
-        else:
-            images = join_rows(mapped, weights.unsqueeze(-3).expand(mapped.shape[:-1]))
+        images = self.block.join(mapped, weights.unsqueeze(-3).expand(mapped.shape[:-1]))
         return images.flatten(-3, -2).expand(*rows.shape[:-2], -1, -1)

@@ -48,12 +48,11 @@ def readers(
 def _walk(
     module: torch.nn.Module, columns: Columns
 ) -> Iterator[tuple[DistributionKernel | ExpectedKernel, Block]]:
-    if isinstance(module, DistributionKernel):
-        yield module, Block(module.distance.inputs, module.distance.dim, columns)
-    elif isinstance(module, ExpectedKernel):
-        yield module, Block(module.inputs, module.dim, columns)
+    if isinstance(module, DistributionKernel | ExpectedKernel):
+        reader = module.distance if isinstance(module, DistributionKernel) else module
+        yield module, Block(reader.inputs, reader.dim, columns)
         return
-    elif isinstance(module, BlockKernel):
+    if isinstance(module, BlockKernel):
         columns = _within(columns, module.columns)
     for child in module.children():
         dims = child.active_dims if isinstance(child, Kernel) else None

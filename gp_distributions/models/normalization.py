@@ -11,7 +11,6 @@ from torch import Tensor
 from gp_distributions.measures import MixedInputs
 from gp_distributions.measures.arrays import Data, given_scale
 from gp_distributions.measures.kinds import KINDS, Distributions
-from gp_distributions.rows.clouds import join_rows
 from gp_distributions.rows.columns import Columns, Slots, numbers_of
 from gp_distributions.rows.layout import Block
 
@@ -131,8 +130,7 @@ class NormalizeClouds(InputTransform, torch.nn.Module):
         if self.kind != "clouds":
             scales = scale.expand(block.dim)
             atoms = torch.cat([atoms, covariances / torch.outer(scales, scales).flatten()], dim=-1)
-        whole = block.atom_columns is None
-        rows = atoms.squeeze(-2) if whole else join_rows(atoms, weights)
+        rows = block.join(atoms, weights)
         if self.columns is None:
             return rows
         numbers = torch.tensor(numbers_of(self.columns, X.shape[-1]), device=X.device)

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.special import ndtri
 
 from gp_distributions.numerics import student_t
+from gp_distributions.rows.contents import is_tracked
 
 # Steps stop when they are this many rounding errors long. The first _NEWTON steps are Newton steps where
 # possible; later ones, which are rarely needed, are bisections.
@@ -62,15 +63,13 @@ class Mixture:
         Returns:
             A tensor of shape ``batch_shape``, with gradients.
         """
-        fixed = Mixture(*(part.detach() for part in vars(self).values()))
+        parts = vars(self).values()
+        fixed = Mixture(*(part.detach() for part in parts))
         found = fixed._inverted(level)
-        if not (torch.is_grad_enabled() and self._tracked()):
+        if not is_tracked(*parts):
             return found
         # A Newton step from the root, which does not move it, has the gradient of the root.
         return found - (self.cdf(found) - level) / fixed.log_density(found).exp()
-
-    def _tracked(self) -> bool:
-        return any(part.requires_grad for part in vars(self).values())
 
     def _standardized(self, value: Tensor) -> Tensor:
         return (value.unsqueeze(-1) - self.location) / self.scale

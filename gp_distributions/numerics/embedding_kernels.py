@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gp_distributions.numerics.linear_algebra import by_torch, square_root
+from gp_distributions.rows.contents import is_tracked
 from gp_distributions.rows.gaussians import split_gaussians
 
 PairFunction = Callable[[Tensor, Tensor], Tensor]
@@ -270,7 +271,7 @@ def squares_by_differences(x: Tensor, y: Tensor) -> Tensor:
 
 def _root(squared: Tensor) -> Tensor:
     """Square root, as by :func:`square_root`."""
-    if squared.requires_grad and torch.is_grad_enabled():
+    if is_tracked(squared):
         return square_root(squared)
     return squared.clamp_min_(0).sqrt_()
 
@@ -383,7 +384,7 @@ def expected_gaussian(
 
     Here :math:`\delta = m - m'` and :math:`C = S + S' + I`.
     """
-    identity = torch.eye(mean1.shape[-1], dtype=mean1.dtype, device=mean1.device)
+    identity = torch.eye(mean1.shape[-1]).to(mean1)
     factor = torch.linalg.cholesky(covariance1.unsqueeze(-3) + covariance2.unsqueeze(-4) + identity)
     difference = (mean1.unsqueeze(-2) - mean2.unsqueeze(-3)).unsqueeze(-1)
     whitened = torch.linalg.solve_triangular(factor, difference, upper=False).squeeze(-1)

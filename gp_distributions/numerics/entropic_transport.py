@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from gp_distributions.numerics.semi_dual import SINGULAR, TransportOutcome, solve_semi_dual
+from gp_distributions.rows.contents import is_tracked
 
 
 def transport_potentials(
@@ -48,7 +49,7 @@ def transport_potentials(
         solution, outcome = solve_semi_dual(
             *inputs, tolerance=tolerance, max_iterations=max_iterations, initial=initial
         )
-    if not (torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)):
+    if not is_tracked(*inputs):
         return solution, outcome
     # One sweep g = T(g) at the solution; the backward pass converts the gradient of the sweep into the
     # gradient of the solution.

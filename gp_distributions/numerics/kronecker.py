@@ -76,7 +76,7 @@ class KroneckerSystem:
         inverse = (rows @ inverse @ columns.mT)[:, i, j]
         factor = cholesky(inverse) if len(i) else inverse
         units = values.new_zeros(len(i), *values.shape)
-        one = torch.eye(len(i), dtype=values.dtype, device=values.device)
+        one = torch.eye(len(i)).to(values)
         units[:, i, j] = torch.linalg.solve_triangular(factor, one, upper=False)
         filled = values.nan_to_num()
         start = rows @ (gains * (rows.mT @ filled @ columns)) @ columns.mT

@@ -24,7 +24,9 @@ import torch
 from linear_operator.utils.errors import NanError, NotPSDError
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.utils.checkpoint import checkpoint
 
+from gp_distributions.rows.contents import is_tracked
 from gp_distributions.warnings import JitterWarning, warn
 
 
@@ -54,9 +56,15 @@ def put_rows(out: Tensor, index: slice | Tensor, rows: Tensor) -> None:
 
 def by_torch(*tensors: Tensor) -> bool:
     """Whether tensors are on another device than the CPU, or require a gradient."""
-    return any(
-        t.device.type != "cpu" or (t.requires_grad and torch.is_grad_enabled()) for t in tensors
-    )
+    return is_tracked(*tensors) or not all(tensor.is_cpu for tensor in tensors)
+
+
+def recomputed(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
+    """Return what a function computes from tensors; a backward pass computes it again to save memory."""
+    if not is_tracked(*tensors):
+        return function(*tensors)
+    found: Tensor = checkpoint(function, *tensors, use_reentrant=False, preserve_rng_state=False)
+    return found
 
 
 def square_root(values: Tensor, *, at_zero: float = 0.0) -> Tensor:
@@ -268,7 +276,8 @@ def entrywise(
     """
     if matrix.requires_grad or matrix.device.type != "cpu" or matrix.numel() <= _SMALL:
         return function(matrix)
-    result: Tensor = _Entrywise.apply(function, matrix, *parameters)
+    tracked = [parameter for parameter in parameters if parameter.requires_grad]
+    result: Tensor = _Entrywise.apply(function, matrix, *tracked)
     return result
 
 
@@ -289,17 +298,16 @@ class _Entrywise(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         matrix, *parameters = ctx.saved_tensors
-        used = ctx.needs_input_grad[2:]
-        needed = [p for p, tracked in zip(parameters, used, strict=True) if tracked]
-        found = [torch.zeros_like(p) for p in needed]
+        found = [torch.zeros_like(parameter) for parameter in parameters]
         for rows in _strips(gradient):
             with torch.enable_grad():
                 strip = ctx.function(matrix[..., rows, :])
-            terms = torch.autograd.grad(strip, needed, gradient[..., rows, :], allow_unused=True)
+            terms = torch.autograd.grad(
+                strip, parameters, gradient[..., rows, :], allow_unused=True
+            )
             for total, term in zip(found, terms, strict=True):
                 total += 0 if term is None else term
-        gradients = iter(found)
-        return None, None, *(next(gradients) if tracked else None for tracked in used)
+        return None, None, *found
 
 
 def _strips(matrix: Tensor) -> Iterator[slice]:

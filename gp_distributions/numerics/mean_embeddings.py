@@ -16,16 +16,16 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from gp_distributions.numerics.embedding_kernels import (
     EmbeddingKernel,
     IsotropicKernel,
     PairFunction,
 )
-from gp_distributions.numerics.linear_algebra import matmul
+from gp_distributions.numerics.linear_algebra import matmul, recomputed
 from gp_distributions.numerics.pairwise import mirrored
 from gp_distributions.rows.clouds import drop_padding
+from gp_distributions.rows.contents import is_tracked
 
 # Number of entries of the kernel matrix that are computed at a time.
 _STRIP = 2**22
@@ -68,9 +68,7 @@ def common_inner_products(
         return matmul(flat, kernel.pairs(support, columns))
 
     parts = [
-        checkpoint(embedded, flat, columns, use_reentrant=False, preserve_rng_state=False)
-        if torch.is_grad_enabled() and w1.requires_grad
-        else embedded(flat, columns)
+        recomputed(embedded, flat, columns)
         for columns in support.split(max(1, _STRIP // len(support)))
     ]
     return matmul(torch.cat(parts, dim=-1).unflatten(0, w1.shape[:-1]), w2.mT)
@@ -110,19 +108,18 @@ def inner_products(
         A ``batch_shape x N x M`` tensor.
     """
     batch_shape = torch.broadcast_shapes(x1.shape[:-3], x2.shape[:-3])
-    moving = torch.is_grad_enabled() and (x1.requires_grad or x2.requires_grad)
     # For one or two pairs, a kernel matrix on the shared support saves nothing.
     several = x1.shape[:-2].numel() * x2.shape[-3] > 2
-    if isinstance(kernel, IsotropicKernel) and several and not moving:
+    if isinstance(kernel, IsotropicKernel) and several and not is_tracked(x1, x2):
         support = common_atoms(x1, x2)
         if support is not None:
             products = common_inner_products(kernel, support, w1, w2)
             return mirrored(products) if symmetric else products
     x1, x2, pairs = kernel.prepare(x1, x2)
     clouds = (x1, w1, x2, w2)
-    tracked = torch.is_grad_enabled() and any(t.requires_grad for t in clouds)
-    size = (_TRACKED_BLOCK if tracked or not x1.is_cpu else _BLOCK) // kernel.workspace
-    blocks = _Blocks(pairs, max(1, size), tracked=tracked)
+    held = _TRACKED_BLOCK if is_tracked(*clouds) or not x1.is_cpu else _BLOCK
+    size = held // kernel.workspace
+    blocks = _Blocks(pairs, max(1, size))
     if x1.dim() == 3 and x2.dim() == 3:
         return blocks.all_pairs(*clouds, symmetric=symmetric)
     batches = [
@@ -147,12 +144,10 @@ class _Blocks:
     Attributes:
         pairs: Function that evaluates the kernel at all pairs of points.
         size: Number of pairs of atoms in a block.
-        tracked: Whether gradients are needed. The backward pass then computes each block again.
     """
 
     pairs: PairFunction
     size: int
-    tracked: bool
 
     def all_pairs(
         self, x1: Tensor, w1: Tensor, x2: Tensor, w2: Tensor, *, symmetric: bool
@@ -187,7 +182,7 @@ class _Blocks:
             unchanged.
         """
         sizes, order = (w > 0).sum(-1), None
-        if w.requires_grad and torch.is_grad_enabled():
+        if is_tracked(w):
             sizes = torch.full_like(sizes, w.shape[-1])
         elif bool((sizes < w.shape[-1]).any()):
             order = sizes.argsort(stable=True)
@@ -217,12 +212,7 @@ class _Blocks:
 
     def block(self, x1: Tensor, w1: Tensor, x2: Tensor, w2: Tensor) -> Tensor:
         """Compute one block: the ``batch_shape x a x b`` inner products of two groups of clouds."""
-        if not self.tracked:
-            return self._block(x1, w1, x2, w2)
-        products: Tensor = checkpoint(
-            self._block, x1, w1, x2, w2, use_reentrant=False, preserve_rng_state=False
-        )
-        return products
+        return recomputed(self._block, x1, w1, x2, w2)
 
     def _block(self, x1: Tensor, w1: Tensor, x2: Tensor, w2: Tensor) -> Tensor:
         values = self.pairs(x1.flatten(-3, -2), x2.flatten(-3, -2))

@@ -90,23 +90,20 @@ class Neighbourhoods:
         count: int,
     ) -> Tensor:
         vectors, lengths = around
-        counts = torch.bincount(atom, minlength=count)
-        place = torch.arange(len(atom), device=atom.device) - (counts.cumsum(0) - counts)[atom]
-        # The places in the lists of neighbours at which pairs of neighbours of an atom stand.
-        numbers = torch.full((count, max(int(counts.max()), 1)), -1, device=atom.device)
-        numbers[atom, place] = torch.arange(len(atom), device=atom.device)
-        pairs = ((numbers >= 0).unsqueeze(-1) & (numbers >= 0).unsqueeze(-2)).triu(1)
-        centre, one, two = pairs.nonzero(as_tuple=True)
-        one, two = numbers[centre, one], numbers[centre, two]
+        # Neighbours of an atom follow each other: each makes a pair with those after it.
+        place = torch.arange(len(atom), device=atom.device)
+        later = torch.bincount(atom, minlength=count).cumsum(0)[atom] - place - 1
+        one = place.repeat_interleave(later)
+        two = one + 1 + torch.arange(len(one), device=atom.device) - (later.cumsum(0) - later)[one]
         apart = (vectors[one] != vectors[two]).any(-1)  # no parts of one atom
-        centre, one, two = centre[apart], one[apart], two[apart]
+        one, two = one[apart], two[apart]
         cosines = (vectors[one] * vectors[two]).sum(-1) / (lengths[one] * lengths[two])
         both = self.angle_scale * weights[one] * weights[two]
         nodes = torch.linspace(-1, 1, self.num_angles, dtype=torch.float64)
         heights = _bumps(cosines, nodes, 2.5 / self.num_angles) * both.unsqueeze(-1)
         low, high = torch.stack([kind[one], kind[two]]).sort(dim=0).values
         pair = high * (high + 1) // 2 + low
-        return _summed(heights, centre, pair, count, self.num_kinds * (self.num_kinds + 1) // 2)
+        return _summed(heights, atom[one], pair, count, self.num_kinds * (self.num_kinds + 1) // 2)
 
 
 def _cutoff(lengths: Tensor, radius: float) -> Tensor:

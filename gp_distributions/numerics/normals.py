@@ -17,13 +17,11 @@ the mean of a folded normal distribution. The derivatives of :math:`W_1` are
 from __future__ import annotations
 
 import math
-from functools import partial
 
 import torch
 from torch import Tensor
 
 from gp_distributions.numerics.linear_algebra import matmul, square_root
-from gp_distributions.numerics.pairwise import all_pairs, in_strips
 
 # E|Z| for standard normal Z.
 MEAN_ABSOLUTE = math.sqrt(2 / math.pi)
@@ -74,17 +72,3 @@ def normal_wasserstein(x1: Tensor, x2: Tensor) -> Tensor:
     # At E = 0 the bound keeps the ratio, its square and its derivatives D / E^2 finite.
     ratio = shift / (math.sqrt(2) * size.clamp_min(torch.finfo(x1.dtype).tiny ** 0.25))
     return (MEAN_ABSOLUTE * (-ratio.square()).exp() * size + ratio.erf() * shift).sum(-1)
-
-
-def normal_wasserstein_all(x1: Tensor, x2: Tensor) -> Tensor:
-    """Compute :func:`normal_wasserstein` for all pairs of rows, in bounded memory.
-
-    Args:
-        x1: A ``batch_shape x N x 2 L`` tensor of ``L`` means followed by ``L`` standard deviations.
-        x2: A ``batch_shape x M x 2 L`` tensor with the same layout. Passing ``x1`` itself halves the
-            time if there are no batch axes.
-
-    Returns:
-        A ``batch_shape x N x M`` tensor.
-    """
-    return all_pairs(partial(in_strips, normal_wasserstein), x1, x2)

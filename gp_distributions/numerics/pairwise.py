@@ -10,9 +10,9 @@ import numpy as np
 import scipy
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
-from gp_distributions.numerics.linear_algebra import matmul
+from gp_distributions.numerics.linear_algebra import matmul, recomputed
+from gp_distributions.rows.contents import is_tracked
 
 # Number of elements in a strip of columns; strips are processed one at a time.
 _STRIP = 2**21
@@ -109,54 +109,43 @@ def manhattan(x1: Tensor, x2: Tensor) -> Tensor:
 
 
 def chi_squared(x1: Tensor, x2: Tensor) -> Tensor:
-    """Sums of ``(a - b)**2 / (a + b)`` over features, with shapes as in :func:`squared_euclidean`.
+    """Sums of ``(a - b)**2 / (a + b)`` over features of corresponding rows, which are non-negative.
 
-    The rows are non-negative. Where both features are zero, the summand and its gradient are zero.
+    Where both features are zero, the summand and its gradient are zero.
     """
-    return all_pairs(partial(in_strips, chi_squared_paired), x1, x2)
-
-
-def chi_squared_paired(x1: Tensor, x2: Tensor) -> Tensor:
-    """Sums of ``(a - b)**2 / (a + b)`` over features of corresponding rows; see :func:`chi_squared`."""
     difference, total = x1 - x2, x1 + x2
     # The ratio is at most one, and its gradient is finite even where squares would underflow.
     ratio = difference / total.masked_fill(total < torch.finfo(total.dtype).tiny, 1)
     return (difference * ratio).sum(-1)
 
 
-def in_strips(paired: Callable[[Tensor, Tensor], Tensor], x1: Tensor, x2: Tensor) -> Tensor:
+def pairs_in_strips(paired: Callable[[Tensor, Tensor], Tensor], x1: Tensor, x2: Tensor) -> Tensor:
     """Compute distances of all pairs of rows by a function of corresponding rows, in bounded memory.
 
-    The backward pass computes each strip again.
+    The backward pass computes each strip again. Shapes are those of :func:`squared_euclidean`.
     """
 
-    def strip(few: Tensor) -> Tensor:
+    def strip(few: Tensor, x2: Tensor) -> Tensor:
         return paired(few.unsqueeze(-2), x2.unsqueeze(-3))
 
-    parts = x1.split(max(1, _DIFFERENCES // max(1, x2.numel())), dim=-2)
-    if not (_tracked(x1) or _tracked(x2)):
-        return torch.cat([strip(part) for part in parts], dim=-2)
-    again = [
-        checkpoint(strip, part, use_reentrant=False, preserve_rng_state=False) for part in parts
-    ]
-    return torch.cat(again, dim=-2)
+    def strips(x1: Tensor, x2: Tensor) -> Tensor:
+        parts = x1.split(max(1, _DIFFERENCES // max(1, x2.numel())), dim=-2)
+        return torch.cat([recomputed(strip, part, x2) for part in parts], dim=-2)
+
+    return all_pairs(strips, x1, x2)
 
 
 def all_pairs(distances: Callable[[Tensor, Tensor], Tensor], x1: Tensor, x2: Tensor) -> Tensor:
     """Compute distances between all pairs of rows, each once if ``x1`` is ``x2`` without batch axes."""
     if x2.dim() > 2:
         return distances(x1, x2)
-    if x1 is x2:
-        return _symmetric(distances, x1)
-    # As one set of rows, since a function could copy x2 for every batch of x1.
-    return distances(x1.flatten(0, -2), x2).unflatten(0, x1.shape[:-1])
-
-
-def _symmetric(distances: Callable[[Tensor, Tensor], Tensor], x: Tensor) -> Tensor:
-    """Compute distances between all pairs of rows of ``x``, in strips of the upper triangle."""
+    if x1 is not x2:
+        # As one set of rows, since a function could copy x2 for every batch of x1.
+        return distances(x1.flatten(0, -2), x2).unflatten(0, x1.shape[:-1])
+    # Strips of the upper triangle.
     strips = [
-        torch.nn.functional.pad(distances(x[i : i + _ROWS], x[i:]), (i, 0))
-        for i in range(0, len(x), _ROWS)
+        torch.nn.functional.pad(distances(x1[i : i + _ROWS], x1[i:]), (i, 0))
+        for i in range(0, len(x1), _ROWS)
     ]
     upper = torch.cat(strips).triu(1)
     return upper + upper.T
@@ -177,7 +166,7 @@ def without_rounding(distances: Tensor, x1: Tensor, x2: Tensor) -> Tensor:
     Returns:
         The distances, with the same values.
     """
-    if not _tracked(distances):
+    if not is_tracked(distances):
         return distances
     fixed = distances.detach()
     sizes = x1.detach().abs().sum(-1) + x2.detach().abs().sum(-1)
@@ -201,7 +190,7 @@ def _squared_norms(x: Tensor) -> Tensor:
 
 def _centred_gram(x: Tensor) -> Tensor:
     """Compute the exactly symmetric matrix of inner products of centred rows."""
-    if x.device.type != "cpu" or _tracked(x) or x.dim() != 2 or x.numel() * len(x) <= _SMALL:
+    if x.device.type != "cpu" or is_tracked(x) or x.dim() != 2 or x.numel() * len(x) <= _SMALL:
         centred = x - x.detach().mean(dim=-2, keepdim=True)
         return mirrored(centred @ centred.mT)
     # BLAS computes one triangle, in strips of columns that fit the processor's cache. NumPy calls BLAS
@@ -225,10 +214,6 @@ def _inner_products(x1: Tensor, x2: Tensor) -> Tensor:
     flat = x1.flatten(0, -2)
     product = flat @ x2.T if flat.numel() * len(x2) <= _SMALL else matmul(flat, x2.T)
     return product.unflatten(0, x1.shape[:-1])
-
-
-def _tracked(x: Tensor) -> bool:
-    return torch.is_grad_enabled() and x.requires_grad
 
 
 def column_products(columns: Tensor) -> Tensor:

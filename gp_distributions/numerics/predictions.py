@@ -177,10 +177,8 @@ def log_probabilities(
         An ``N x K`` tensor.
     """
     logs, index = probabilities.log(), labels.unsqueeze(-1)
-    found = logs.new_empty(len(labels), len(temperatures))
-    for k, temperature in enumerate(temperatures):
-        found[:, [k]] = (logs / temperature).log_softmax(-1).gather(-1, index)
-    return found
+    each = [(logs / t).log_softmax(-1).gather(-1, index) for t in temperatures]
+    return torch.cat(each, dim=-1)
 
 
 def pseudo_bma_weights(log_densities: Tensor, *, samples: int = 1000, seed: int = 0) -> Tensor:

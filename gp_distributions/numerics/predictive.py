@@ -117,6 +117,5 @@ def quantile(distribution: Distribution, level: float) -> Tensor:
 
 def _beta_tail(first: Tensor, second: Tensor, share: Tensor) -> Tensor:
     """Return the tails of beta distributions beyond ``share``."""
-    given = torch.broadcast_tensors(first, second, share)
-    arrays = (part.detach().double().cpu().numpy() for part in given)
+    arrays = (part.detach().double().cpu().numpy() for part in (first, second, share))
     return torch.as_tensor(scipy.special.betaincc(*arrays)).to(share)

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from gp_distributions.numerics.linear_algebra import matmul
+from gp_distributions.rows.contents import is_tracked
 
 
 def argsort(values: Tensor) -> Tensor:
@@ -34,7 +35,7 @@ def argsort(values: Tensor) -> Tensor:
 
 def sort(values: Tensor) -> Tensor:
     """Sort ``values`` in ascending order along the last axis; differentiable."""
-    if values.requires_grad and torch.is_grad_enabled():
+    if is_tracked(values):
         return values.gather(-1, argsort(values))
     if values.device.type == "cpu":
         sorted_values = values.detach().numpy().copy()
@@ -62,7 +63,7 @@ def cell_quantiles(values: Tensor, weights: Tensor, num_cells: int) -> Tensor:
     Returns:
         A ``C x L x N`` tensor.
     """
-    if not (weights.requires_grad and torch.is_grad_enabled()):
+    if not is_tracked(weights):
         if equally_weighted(weights):
             return uniform_cell_quantiles(values, num_cells)
         padding = weights == 0
@@ -188,7 +189,7 @@ def weighted_cell_quantiles(values: Tensor, weights: Tensor, num_cells: int) -> 
 
     snap = 1e-12 if values.dtype == torch.float64 else 1e-6
     at_edges = integral_at_edges(_step_at(knots, edges - snap, right=False))
-    if weights.requires_grad and torch.is_grad_enabled():
+    if is_tracked(weights):
         beyond = integral_at_edges(_step_at(knots, edges + snap, right=True))
         at_edges = 0.5 * (at_edges + beyond)
     return num_cells * torch.diff(

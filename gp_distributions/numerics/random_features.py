@@ -18,7 +18,6 @@ The inner products of these features equal those of the mean embeddings:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 
 import numpy as np
 import scipy
@@ -114,19 +113,16 @@ def fourier_features(
     """
     # Blocks of atoms whose waves fit into the cache.
     size = max(1, _BLOCK // max(1, len(points) * len(frequencies)))
-    parts = [part.split(size, dim=1) for part in (points, weights)]
-    dampings: Iterable[Tensor | None] = [None] * len(parts[0])
-    if covariance is not None:
-        squares = (frequencies.unsqueeze(-1) * frequencies.unsqueeze(-2)).flatten(-2)
-        spreads = covariance.flatten(-2).split(size, dim=1)
-        dampings = (torch.exp(-0.5 * spread @ squares.T) for spread in spreads)
     total = weights.new_zeros(())
-    for atoms, shares, damping in zip(*parts, dampings, strict=True):
-        angles = atoms @ frequencies.T
+    for start in range(0, points.shape[1], size):
+        block = slice(start, start + size)
+        angles = points[:, block] @ frequencies.T
         waves = torch.cat([angles.cos(), angles.sin()], dim=-1)
-        if damping is not None:
+        if covariance is not None:
+            squares = (frequencies.unsqueeze(-1) * frequencies.unsqueeze(-2)).flatten(-2)
+            damping = torch.exp(-0.5 * covariance[:, block].flatten(-2) @ squares.T)
             waves = waves * damping.repeat(1, 1, 2)
-        total = total + (shares.unsqueeze(-2) @ waves).squeeze(-2)
+        total = total + (weights[:, block].unsqueeze(-2) @ waves).squeeze(-2)
     return total / math.sqrt(len(frequencies))
 
 

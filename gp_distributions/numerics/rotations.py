@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from numbers import Integral
 
@@ -274,7 +273,9 @@ def _in_space(
         moving = _quantiles(directions @ rotations, points, weights)
         return (moving - fixed).square().sum((-2, -1)) / _DIRECTIONS
 
-    frames = _frame(target, target_weights) @ _cube_rotations().to(points)
+    # The 24 rotations that map the coordinate axes onto each other.
+    cube = torch.from_numpy(scipy.spatial.transform.Rotation.create_group("O").as_matrix()).round()
+    frames = _frame(target, target_weights) @ cube.to(points)
     starts = frames @ _frame(points, weights).mT
     order = squared(starts).argsort()[:_REFINED]
 
@@ -309,14 +310,3 @@ def _frame(points: Tensor, weights: Tensor) -> Tensor:
     """Return the principal axes as the columns of a rotation matrix."""
     axes = torch.linalg.eigh((weights.unsqueeze(-1) * points).mT @ points).eigenvectors
     return axes * torch.linalg.det(axes)  # an odd dimension: a change of all signs
-
-
-def _cube_rotations() -> Tensor:
-    """Return the 24 rotations that map the coordinate axes onto each other."""
-    matrices = [
-        torch.eye(3, dtype=torch.float64)[list(order)] * torch.tensor(signs).unsqueeze(-1)
-        for order in itertools.permutations(range(3))
-        for signs in itertools.product((1.0, -1.0), repeat=3)
-    ]
-    stacked = torch.stack(matrices)
-    return stacked[torch.linalg.det(stacked) > 0]

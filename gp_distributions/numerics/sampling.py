@@ -70,20 +70,20 @@ def draw_atoms(
     drawn = []
     for some, level in zip(clouds.split(size), levels.split(size), strict=True):
         cloud = some.to(points.device)
-        places = points[cloud].double().cpu() @ direction[0]
+        places = points[cloud].to(levels) @ direction[0]
         if covariance is not None:  # components of one mean may differ in their spread
-            variances = covariance[cloud].double().cpu().diagonal(dim1=-2, dim2=-1)
+            variances = covariance[cloud].to(levels).diagonal(dim1=-2, dim2=-1)
             places = places + variances.clamp_min(0).sqrt() @ direction[1]
         order = argsort(places)
-        cumulative = weights[cloud].double().cpu().gather(-1, order).cumsum(-1)
+        cumulative = weights[cloud].to(levels).gather(-1, order).cumsum(-1)
         index = torch.searchsorted(cumulative, level * cumulative[:, -1:], right=True)
         drawn.append(order.gather(-1, index).to(points.device))
     index = torch.cat(drawn).flatten()
     clouds = clouds.to(points.device).repeat_interleave(each)
-    atoms = points[clouds, index].double().cpu()
+    atoms = points[clouds, index].to(levels)
     if covariance is None:
         return atoms
-    variances, axes = torch.linalg.eigh(covariance[clouds, index].double().cpu())
+    variances, axes = torch.linalg.eigh(covariance[clouds, index].to(levels))
     normal = torch.randn(atoms.shape, generator=generator, dtype=torch.float64)
     moves = axes @ (variances.clamp_min(0).sqrt() * normal).unsqueeze(-1)
     return atoms + moves.squeeze(-1)

@@ -9,14 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gp_distributions.rows.padding import (
-    at,
-    copy_filled,
-    is_tracked,
-    is_wide,
-    resized,
-    untouched_zeros,
-)
+from gp_distributions.rows.contents import is_tracked
+from gp_distributions.rows.padding import at, copy_filled, is_wide, resized, untouched_zeros
 
 
 def join_rows(points: Tensor, weights: Tensor, factors: Tensor | None = None) -> Tensor:
@@ -94,20 +88,38 @@ def drop_copies(rows: Tensor) -> Tensor:
     return rows
 
 
-def equal_rows(x1: Tensor, x2: Tensor) -> Tensor:
+def expand_batches(values: Tensor, x1: Tensor, x2: Tensor, *, diag: bool) -> Tensor:
+    """Expand what is computed for pairs of rows to the batch axes that :func:`drop_copies` removes.
+
+    Args:
+        values: A ``... x N x M`` tensor, or ``... x N`` with ``diag``.
+        x1: A ``batch_shape x N x width`` tensor.
+        x2: A ``batch_shape x M x width'`` tensor.
+        diag: Whether there is one value for each pair of corresponding rows.
+    """
+    ends = values.shape[-1 if diag else -2 :]
+    own = values.shape[: -len(ends)]
+    batch_shape = torch.broadcast_shapes(own, x1.shape[:-2], x2.shape[:-2])
+    return values.expand(*batch_shape, *ends)
+
+
+def equal_rows(x1: Tensor, x2: Tensor, *, diag: bool = False) -> Tensor:
     """Find equal pairs of rows. Rows are compared entry by entry: padding and the order of atoms matter.
 
     Args:
         x1: A ``batch_shape x N x width`` tensor.
         x2: A ``batch_shape x M x width'`` tensor.
+        diag: Whether to compare only corresponding rows, with ``M = N``.
 
     Returns:
-        A boolean tensor that broadcasts to ``batch_shape x N x M`` and is ``True`` where rows are
-        equal.
+        A boolean tensor that broadcasts to ``batch_shape x N x M``, or ``batch_shape x N`` with
+        ``diag``, and is ``True`` where rows are equal.
     """
     x1, x2 = drop_copies(x1.detach()), drop_copies(x2.detach())
     if x1.shape[-1] != x2.shape[-1] or x1.dtype != x2.dtype:
-        return torch.zeros(1, 1, dtype=torch.bool, device=x1.device)
+        return torch.zeros((), dtype=torch.bool, device=x1.device)
+    if diag:
+        return (x1 == x2).all(-1)
     alike = x1[..., :1] == x2[..., :1].mT
     if not bool(alike.any()):  # this decides nearly all cases
         return alike

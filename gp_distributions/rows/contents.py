@@ -1,4 +1,4 @@
-"""Check that the content of tensors can be read."""
+"""Whether the content of tensors can be read, and whether autograd records what is made of it."""
 
 from __future__ import annotations
 
@@ -30,3 +30,8 @@ def check_content(values: Tensor) -> None:
             "torch.func (vmap, grad) do not allow. Pass all rows at once, as a tensor with batch axes, "
             "and differentiate with torch.autograd."
         ) from error
+
+
+def is_tracked(*tensors: Tensor) -> bool:
+    """Whether autograd records what is computed from tensors."""
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from gp_distributions.rows.clouds import split_rows
+from gp_distributions.rows.clouds import join_rows, split_rows
 from gp_distributions.rows.columns import Columns, select_columns
 
 # Kinds of rows that consist of a single atom without a weight, and what that atom is.
@@ -77,6 +77,12 @@ class Block:
                 f"shape {tuple(rows.shape)}."
             )
         return rows.unsqueeze(-2), rows.new_ones(*rows.shape[:-1], 1)
+
+    def join(self, atoms: Tensor, weights: Tensor, factors: Tensor | None = None) -> Tensor:
+        """Return rows of atoms, multiplied by factors, and weights: the inverse of :meth:`split`."""
+        if self.kind not in _SINGLE:
+            return join_rows(atoms, weights, factors)
+        return (atoms if factors is None else atoms * factors).squeeze(-2)
 
 
 def chunks(weights: Tensor, size: int, *, by_atoms: bool) -> Iterator[slice | Tensor]:

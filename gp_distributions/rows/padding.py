@@ -16,6 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gp_distributions.rows.contents import is_tracked
+
 # Rows of at least this many entries are treated one by one; shorter ones take little memory.
 _WIDE = 2**14
 # Number of bytes from which zeros come from the operating system.
@@ -31,11 +33,6 @@ def untouched_zeros(shape: tuple[int, ...], like: Tensor) -> Tensor:
     # PyTorch writes its zeros, and NumPy requests huge pages, of which each row would take one.
     pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     return torch.from_numpy(np.frombuffer(pages, dtype=dtype)).view(shape)
-
-
-def is_tracked(*tensors: Tensor) -> bool:
-    """Whether autograd records what is computed from tensors, which rules out filling zeros in place."""
-    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
 
 
 def is_wide(rows: Tensor, width: int | None = None) -> bool:

@@ -65,6 +65,14 @@ def test_joined_rows_are_their_parts(diag: bool) -> None:
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
 
 
+def test_batches_of_joined_rows_broadcast() -> None:
+    distance, rows = SlicedWasserstein(2, num_slices=5), random_rows(7)
+    distance.squared(rows[:3])  # which it remembers
+    joined = torch.cat([rows[:3].expand(2, -1, -1), rows[3:].unflatten(0, (2, 2))], dim=-2)
+    expected = distance.squared(rows[:3], joined).mT
+    torch.testing.assert_close(distance.squared(joined, rows[:3]), expected)
+
+
 class TestParameters:
     """They are learned in training mode, and else constants, whichever rows have a gradient."""
 

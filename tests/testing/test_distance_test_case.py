@@ -55,9 +55,7 @@ class Adapted(Moments):
 class Pairwise(Moments):
     """A distance without an embedding: the sum of absolute differences of features."""
 
-    @property
-    def euclidean(self) -> bool:
-        return False
+    euclidean = False
 
     def compare_all(self, r1: Tensor, r2: Tensor) -> Tensor:
         return self.compare(r1.unsqueeze(-2), r2.unsqueeze(-3))
