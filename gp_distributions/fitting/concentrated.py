@@ -143,11 +143,11 @@ class ConcentratedLikelihood:
             (slopes,) = torch.autograd.grad(covariances.sum(), scaled)
         ratio, size = self._log_ratio.exp()[..., None, None], covariances.shape[-1]
         noisy = covariances.detach().double()
-        noisy.diagonal(dim1=-2, dim2=-1).add_(ratio.squeeze(-1))
+        torch.linalg.diagonal(noisy).add_(ratio.squeeze(-1))
         inverse = torch.cholesky_inverse(cholesky(noisy))
         of_raw = inverse @ (-2 * growth * scaled * slopes).double()
         both = torch.stack([inverse * ratio, of_raw], dim=-3)
-        traces = both.diagonal(dim1=-2, dim2=-1).sum(-1)
+        traces = torch.linalg.diagonal(both).sum(-1)
         products = torch.einsum("...aij,...bji->...ab", both, both) / (2 * size)
         information = products - traces.unsqueeze(-1) * traces.unsqueeze(-2) / (2 * size**2)
         values, vectors = torch.linalg.eigh(information.view(-1, 2, 2).cpu())
@@ -165,7 +165,7 @@ class ConcentratedLikelihood:
             found = profiled(self._fixed, self._base)
             if self._base.profile.radial:
                 return found, 1.0
-        unit = found.diagonal(dim1=-2, dim2=-1).mean(-1)
+        unit = torch.linalg.diagonal(found).mean(-1)
         return found / unit[..., None, None], unit
 
     def _log_outputscale(self, errors: Tensor) -> Tensor:

@@ -249,7 +249,7 @@ class _Evidence:
         """
         # The expected sample variances of functions at the clouds.
         size = covariances.shape[-1]
-        traces = covariances.diagonal(dim1=-2, dim2=-1).sum(-1)
+        traces = torch.linalg.diagonal(covariances).sum(-1)
         among = (traces - covariances.sum((-2, -1)) / size) / (size - 1)
         unit = among.clamp_min(_CONSTANT * traces / size).unsqueeze(-1)
         if not self.known:

@@ -105,7 +105,7 @@ class _LeaveOneOut:
         alpha = (inverse @ (self.targets - self.mean).unsqueeze(-1)).squeeze(-1)
         # Leaving out bag i subtracts the outer product of column i of the inverse over its diagonal.
         column = (self.subset_train * inverse[..., self.bag, :]).sum(-1)
-        diagonal = inverse.diagonal(dim1=-2, dim2=-1)[..., self.bag]
+        diagonal = torch.linalg.diagonal(inverse)[..., self.bag]
         mean = (self.subset_train @ alpha.unsqueeze(-1)).squeeze(-1)
         mean = self.subset_mean + mean - column * alpha[..., self.bag] / diagonal
         explained = (self.subset_train @ inverse * self.subset_train).sum(-1)

@@ -378,7 +378,7 @@ class _Ascent:
             noisy = covariances[..., kept, :][..., kept] + torch.diag_embed(noise[..., kept])
             mean, variance = conditional_moments(
                 covariances[..., kept, :][..., ~kept],
-                covariances.diagonal(dim1=-2, dim2=-1)[..., ~kept],
+                torch.linalg.diagonal(covariances)[..., ~kept],
                 given=errors[..., kept],
                 factor=cholesky(noisy),
             )

@@ -54,7 +54,7 @@ def noise_of(model: ExactGP, rows: Rows) -> Tensor:
     zeros = torch.zeros_like(model.train_targets)
     nothing = ExactMultivariateNormal(zeros, DiagLinearOperator(zeros))
     nothing.rows = rows
-    return model.likelihood(nothing).lazy_covariance_matrix.diagonal(dim1=-2, dim2=-1)
+    return model.likelihood(nothing).lazy_covariance_matrix.diagonal()
 
 
 def median_distances(model: ExactGP) -> dict[DistributionKernel, Tensor]:

@@ -164,7 +164,7 @@ class CollapsedSums:
         """
         size = self.num_features
         right = self.gram[:, :, size + 1 :] - self.gram[:, :, size, None] * mean.unsqueeze(-2)
-        squares = right[:, size + 1 :].diagonal(dim1=-2, dim2=-1) - mean * right[:, size]
+        squares = torch.linalg.diagonal(right[:, size + 1 :]) - mean * right[:, size]
         return right[:, :size], squares
 
 
@@ -211,7 +211,7 @@ def bound(sums: CollapsedSums, noise: Tensor, mean: Tensor) -> Tensor:
     logdet = (
         sums.count * (math.log(2 * math.pi) + noise.log())
         + sums.log_noise
-        + 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        + 2 * torch.linalg.diagonal(factor).log().sum(-1)
     )
     quadratic = (squares - explained / noise.unsqueeze(-1)) / noise.unsqueeze(-1)
     each = logdet + sums.residual / noise
@@ -221,7 +221,7 @@ def bound(sums: CollapsedSums, noise: Tensor, mean: Tensor) -> Tensor:
 def _factor(sums: CollapsedSums, noise: Tensor) -> Tensor:
     """Return the Cholesky factors of ``I + A / noise``, ``P x M x M``."""
     precision = sums.outer / noise.reshape(-1, 1, 1)
-    precision.diagonal(dim1=-2, dim2=-1).add_(1)
+    torch.linalg.diagonal(precision).add_(1)
     return cholesky(precision)
 
 

@@ -192,7 +192,7 @@ class CurveGP(SharedKernelGP):
         (rows,) = self.train_inputs
         noise = self._output_noises().diagonal().expand(errors.shape)
         mean = self.mean_module(rows).mT + errors
-        return mean, covariances.diagonal(dim1=-2, dim2=-1) - noise, noise
+        return mean, torch.linalg.diagonal(covariances) - noise, noise
 
     def _output_noises(self) -> Tensor:
         """Return the covariances of the noise of the values of a curve, ``M x M``."""

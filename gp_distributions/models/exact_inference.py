@@ -177,7 +177,7 @@ def marginal_moments(posterior: Posterior, smallest: float) -> Moments:
     distribution = getattr(posterior, "distribution", None)
     if not isinstance(distribution, MultivariateNormal):
         return mean, posterior.variance
-    diagonal = distribution.lazy_covariance_matrix.diagonal(dim1=-1, dim2=-2)
+    diagonal = distribution.lazy_covariance_matrix.diagonal()
     if isinstance(distribution, MultitaskMultivariateNormal):
         values, outputs = distribution.event_shape
         shape = (values, outputs) if distribution._interleaved else (outputs, values)

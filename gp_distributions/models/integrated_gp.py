@@ -200,7 +200,7 @@ class IntegratedGP(FantasizingModel, Regression):
         across = covariance(kernel, x, _of_members(self.model))
         if joint:
             within = covariance(kernel, x)
-            variances = within.diagonal(dim1=-2, dim2=-1)
+            variances = torch.linalg.diagonal(within)
         else:
             within, variances = None, covariance(kernel, x, diag=True)
         location, squared = regression.predict(across, variances)

@@ -206,7 +206,7 @@ class MixturePosterior(Posterior):
 
 def _root(matrices: Tensor) -> Tensor:
     """Return lower roots of matrices that may be singular, such as those at known points."""
-    diagonal = matrices.diagonal(dim1=-2, dim2=-1)
+    diagonal = torch.linalg.diagonal(matrices)
     tiny = torch.finfo(matrices.dtype).tiny
     if matrices.shape[-1] == 1:
         return matrices.clamp_min(tiny).sqrt()
