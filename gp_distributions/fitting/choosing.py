@@ -231,7 +231,7 @@ def _unfitted(
     embeddings: Distance | None,
 ) -> Iterator[DistributionGP]:
     """Yield models on principal components, with lengthscales at the mode of their prior, and linear."""
-    rows = model._compared(model.embedded_rows(model.train_inputs[0]))
+    rows = model.compared_rows
     base = model.covar_module.base_kernel
     principal = principal or principal_distances(base.distance, rows)
     size = rows.rows.shape[-2]
@@ -252,7 +252,7 @@ def _unfitted(
 
 def _smooth(model: DistributionGP) -> Iterator[DistributionGP]:
     """Yield a model with a Gaussian profile and a lengthscale for each principal component."""
-    rows = model._compared(model.embedded_rows(model.train_inputs[0]))
+    rows = model.compared_rows
     distance = principal_distances(model.covar_module.base_kernel.distance, rows)[0]
     yield model.with_kernel(ScaleKernel(DistributionKernel(distance, "gaussian")).to(rows.rows))
 

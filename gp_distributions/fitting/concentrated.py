@@ -73,7 +73,7 @@ class ConcentratedLikelihood:
     def __init__(self, model: DistributionGP) -> None:
         kernel, noise = model.covar_module, model.likelihood.noise_covar
         self._model, self._noise, self._base = model, noise, kernel.base_kernel
-        self._rows = model._compared(model.embedded_rows(model.train_inputs[0]))
+        self._rows = model.compared_rows
         self._fixed = fixed_argument(self._base, self._rows)
         targets = model.train_targets.double()
         self._columns = torch.stack([targets, torch.ones_like(targets)], dim=-1)

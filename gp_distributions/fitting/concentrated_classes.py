@@ -30,7 +30,7 @@ class ConcentratedClasses:
     def __init__(self, model: ClassificationGP) -> None:
         kernel = model.covar_module
         self._model, self._mean = model, model.mean_module.raw_constant
-        self._rows = model._compared(model.embedded_rows(model.train_inputs[0]))
+        self._rows = model.compared_rows
         self._fixed = None
         if type(kernel) is ScaleKernel:
             self._fixed = fixed_argument(kernel.base_kernel, self._rows)

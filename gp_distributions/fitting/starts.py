@@ -72,7 +72,7 @@ def median_distances(model: ExactGP) -> dict[DistributionKernel, Tensor]:
     """
     medians: dict[Distance, Tensor] = {}
     if isinstance(model, DistributionGP):
-        training = model._compared(model.embedded_rows(model.train_inputs[0]))
+        training = model.compared_rows
     else:
         training = EmbeddedRows(training_rows(model))
     size = training.rows.shape[-2]

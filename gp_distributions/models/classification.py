@@ -159,8 +159,7 @@ class ClassificationGP(Classification, SharedKernelGP):  # type: ignore[misc]
         if self.mixture is not None:
             return self.mixture.conditioned()
         (rows,) = self.train_inputs
-        held = self._compared(self.embedded_rows(rows))
-        prior = covariance(self.covar_module, held).squeeze(-3)
+        prior = covariance(self.covar_module, self.compared_rows).squeeze(-3)
         factors = DirichletFactors(prior, self.likelihood.labels, self.likelihood.noise)
         return _Conditioned(factors, factors.solve(self.train_targets - self.mean_module(rows)))
 

@@ -281,6 +281,11 @@ class DistributionGP(Regression, SingleTaskGP):
             self._held = rows, key, found
         return found
 
+    @property
+    def compared_rows(self) -> EmbeddedRows:
+        """The training rows, transformed, on which the kernel is evaluated."""
+        return self._compared(self.embedded_rows(self.train_inputs[0]))
+
     def share_rows(self, other: DistributionGP) -> None:
         """Use what another model has computed from training rows, if they are the same.
 
@@ -369,8 +374,7 @@ class DistributionGP(Regression, SingleTaskGP):
         # GPyTorch joins training and test rows in one tensor. If the test rows require a gradient, so
         # does that tensor, and distances would embed the training rows anew for every t-batch.
         compared = self._compared(held(rows))
-        train = self._compared(self.embedded_rows(self.train_inputs[0]))
-        to_train = covariance(self.covar_module, compared, train)
+        to_train = covariance(self.covar_module, compared, self.compared_rows)
         return to_train, covariance(self.covar_module, compared, diag=diag)
 
     @property
