@@ -501,9 +501,12 @@ class DistributionGP(Regression, SingleTaskGP):
         mixture = self.mixture
         if mixture is not None:
             mixture = mixture.condition_on_observations(X, Y, noise=noise, **kwargs)
-        rows, Y, noise = self._observations(X, Y, noise)
+        rows = self.rows_of(X)
+        Y = observed(self, X, rows, Y, "Y")
         if noise is not None:
-            kwargs["noise"] = noise
+            kwargs["noise"] = observed(self, X, rows, noise, "noise")
+        elif self.noise_is_known:
+            kwargs["noise"] = mean_noise(self.likelihood.noise, rows, self.num_outputs)
         self.eval()
         # GPyTorch takes the data, the likelihood and its noise away for a moment: here, from copies.
         model, likelihood = _copied(self), _copied(self.likelihood)
@@ -582,21 +585,6 @@ class DistributionGP(Regression, SingleTaskGP):
                 _has_transformed_inputs=False,
                 prediction_strategy=None,
             )
-
-    def _observations(
-        self, X: Inputs | Tensor, Y: Tensor | ArrayLike, noise: Tensor | ArrayLike | None
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Return the rows of new clouds, their targets, and their noise variances or None.
-
-        Where the noise variances of the training targets are known, the default is their mean.
-        """
-        rows, outputs = self.rows_of(X), self.num_outputs
-        targets = observed(self, X, rows, Y, "Y")
-        if noise is not None:
-            return rows, targets, observed(self, X, rows, noise, "noise")
-        if self.noise_is_known:
-            return rows, targets, mean_noise(self.likelihood.noise_covar.noise, rows, outputs)
-        return rows, targets, None
 
     def _widen_training(self, rows: Tensor) -> Tensor:
         """Pad training rows (in place) and new rows to a common width, and return the new rows."""
