@@ -95,7 +95,7 @@ def _on_data(model: Model, data: TrainingData, part: TrainingData, index: Tensor
     kind: Any = type(model)
     taken = inspect.signature(kind.__init__).parameters
     options = {n: getattr(model, n) for n in _KEPT if n in taken and hasattr(model, n)}
-    transform = getattr(model, "outcome_transform", None)
+    transform = model._outcome_transform
     if not isinstance(transform, Standardize | None):
         raise ValueError(
             f"Expected Standardize or None as outcome transform, got {type(transform).__name__}, under "

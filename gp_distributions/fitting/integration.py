@@ -428,7 +428,7 @@ def _check(model: Any) -> None:
     if type(model.likelihood) not in _LIKELIHOODS:
         kind = type(model.likelihood).__name__
         raise ValueError(f"Expected a Gaussian likelihood, got a {kind}.")
-    transform = getattr(model, "outcome_transform", None)
+    transform = model._outcome_transform
     if transform is not None and not transform._is_linear:
         raise ValueError(
             f"Expected a linear outcome transform, got {type(transform).__name__}. Transform the "

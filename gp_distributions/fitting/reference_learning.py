@@ -164,7 +164,7 @@ def fit_reference(
     num_train = model.train_targets.shape[-1]
     if model.train_targets.dim() != 1:
         raise ValueError("Expected a model with one output.")
-    if getattr(model, "input_transform", None) is not None:
+    if model._input_transform is not None:
         raise ValueError(
             "Expected a model without an input_transform. Learn the reference with a model on the "
             "transformed clouds, and pass the kernel of that model to this one."

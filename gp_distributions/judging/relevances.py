@@ -183,7 +183,7 @@ class _Exchange:
         deviation of each; and nats of log odds for labels.
         """
         model = self.model
-        transform = getattr(model, "outcome_transform", None)
+        transform = model._outcome_transform
 
         def in_units(values: Tensor) -> Tensor:
             values = values.reshape(-1, values.shape[-1])
@@ -258,7 +258,7 @@ def sensitivities(
     Returns:
         Entries whose ``loss`` is the sensitivity; none if the model transforms its inputs.
     """
-    if not keeps_clouds(getattr(model, "input_transform", None)):
+    if not keeps_clouds(model._input_transform):
         return Relevance(())
     order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))
     chosen = order[:_MOST_OBJECTS].sort().values.to(rows.device)

@@ -232,7 +232,7 @@ class DistributionGP(Regression, SingleTaskGP):
         part = _copied(self)
         part.likelihood = self._likelihood_of(index)
         part.set_train_data(chosen, self.train_targets[..., index], strict=False)
-        if not hasattr(self, "input_transform") and part.train_inputs[0] is chosen:
+        if self._input_transform is None and part.train_inputs[0] is chosen:
             part._held = chosen, None, whole.take(index, chosen)
         return part
 
@@ -272,7 +272,7 @@ class DistributionGP(Regression, SingleTaskGP):
 
     def embedded_rows(self, rows: Tensor) -> EmbeddedRows:
         """Return rows, transformed in training mode, with what was computed from the training rows."""
-        transform = getattr(self, "input_transform", None) if self.training else None
+        transform = self._input_transform if self.training else None
         key = None if transform is None else fingerprint(transform)
         if self._held is not None and self._held[0] is rows and self._held[1] == key:
             return self._held[2]
@@ -293,7 +293,7 @@ class DistributionGP(Regression, SingleTaskGP):
             other: A model whose kernel may have distances in common with the kernel of this one.
         """
         (own,), (rows,) = self.train_inputs, other.train_inputs
-        if self._held is None and not hasattr(self, "input_transform") and same_tensor(own, rows):
+        if self._held is None and self._input_transform is None and same_tensor(own, rows):
             self._held = own, None, other.embedded_rows(rows)
 
     def __call__(self, *args: Tensor, **kwargs: Any) -> MultivariateNormal:
@@ -529,8 +529,7 @@ class DistributionGP(Regression, SingleTaskGP):
 
     def transform_inputs(self, X: Tensor, input_transform: Module | None = None) -> Tensor:
         """Transform inputs to rows; if all outputs share the inputs, transform them only once."""
-        own = getattr(self, "input_transform", None)
-        transform = own if input_transform is None else input_transform
+        transform = self._input_transform if input_transform is None else input_transform
         if transform is None:
             return X
         if transform.training:
@@ -564,7 +563,7 @@ class DistributionGP(Regression, SingleTaskGP):
     def _set_transformed_inputs(self) -> None:
         """Replace the training inputs by their transforms."""
         now = dict(self.__dict__)
-        transform = getattr(self, "input_transform", None)
+        transform = self._input_transform
         if transform is None or now.get("_has_transformed_inputs"):
             return
         (original,) = now["train_inputs"]
@@ -588,7 +587,7 @@ class DistributionGP(Regression, SingleTaskGP):
 
     def _widen_training(self, rows: Tensor) -> Tensor:
         """Pad training rows (in place) and new rows to a common width, and return the new rows."""
-        if not keeps_clouds(getattr(self, "input_transform", None)):
+        if not keeps_clouds(self._input_transform):
             return rows
         (train,) = self.train_inputs
         width = max(rows.shape[-1], train.shape[-1])

@@ -303,7 +303,7 @@ class IntegratedGP(FantasizingModel, Regression):
 
     def _units(self) -> tuple[Tensor, Tensor]:
         """Return the value of a transformed target of zero, and the unit of transformed targets."""
-        transform = getattr(self.model, "outcome_transform", None)
+        transform = self._outcome_transform
         ends = self.model.train_targets.new_tensor([[0.0], [1.0]])
         if transform is not None:
             ends = transform.untransform(ends)[0]

@@ -225,7 +225,7 @@ class Regression(Model):
 
     def rows_of(self, X: Inputs | Tensor) -> Tensor:
         """Check new inputs, and return them as rows in the precision of the model."""
-        if keeps_clouds(getattr(self, "input_transform", None)):
+        if keeps_clouds(self._input_transform):
             check_kind(X, self.covar_module, self.encoding)
         return counted_rows(X, self.encoding).to(self._computed_in)
 
@@ -321,6 +321,10 @@ class Regression(Model):
     def _computed_in(self) -> torch.dtype:
         """Precision of the computations."""
         return self.dtype
+
+    @property
+    def _input_transform(self) -> Any:
+        return getattr(self, "input_transform", None)
 
     @property
     def _outcome_transform(self) -> OutcomeTransform | None:

@@ -157,6 +157,7 @@ class SparseDistributionGP(Regression, gpytorch.Module):
     Sources: Titsias 2009; Chen, Epperly, Tropp and Webber 2025 (choice of inducing points).
     """
 
+    batch_shape = torch.Size()
     data: SampledPieces | None
     choice: Choice | None = None
     chooses_metric: bool = False
@@ -206,7 +207,6 @@ class SparseDistributionGP(Regression, gpytorch.Module):
         several = targets.shape[-1] > 1
         squeeze = np.ndim(sample_Y) == 1 if data.memory is None else data.memory.squeeze
         self._squeeze_output = squeeze and not several
-        self._num_outputs = targets.shape[-1]
         self.mean_module = ConstantMean(batch_shape=targets.shape[-1:] if several else torch.Size())
         if isinstance(outcome_transform, _DefaultType):
             outcome_transform = standardize(targets)
@@ -244,8 +244,8 @@ class SparseDistributionGP(Regression, gpytorch.Module):
         _, known = self.adapted_to()
         if known is not None:
             noise = known.mean(0, keepdim=True)
-            return FixedNoiseGaussianLikelihood(noise.mT if self._num_outputs > 1 else noise[0])
-        if self._num_outputs > 1 and not sampling_noise:
+            return FixedNoiseGaussianLikelihood(noise.mT if self.num_outputs > 1 else noise[0])
+        if self.num_outputs > 1 and not sampling_noise:
             return SharedNoise(**gaussian_noise(torch.float64))
         return noise_for(self.covar_module, torch.float64, sampling_noise)
 
@@ -322,17 +322,12 @@ class SparseDistributionGP(Regression, gpytorch.Module):
     @property
     def num_outputs(self) -> int:
         """Number of outputs."""
-        return self._num_outputs
+        return self.mean_module.constant.numel()
 
     @property
     def dtype(self) -> torch.dtype:
         """Precision of the parameters and the predictions; all computations are in double precision."""
         return self.mean_module.constant.dtype
-
-    @property
-    def batch_shape(self) -> torch.Size:
-        """Batch shape of the model, which is empty."""
-        return torch.Size()
 
     def latent(self, rows: Tensor, outputs: list[int]) -> list[MultivariateNormal]:
         """Return the joint posterior of each of some outputs at ``... x q x width`` rows."""
@@ -403,18 +398,14 @@ class SparseDistributionGP(Regression, gpytorch.Module):
         """Return the transforms in evaluation mode, which do not adapt to what they transform."""
         inputs, outcomes = (
             None if transform is None else copy.deepcopy(transform).eval()
-            for transform in (
-                getattr(self, "input_transform", None),
-                getattr(self, "outcome_transform", None),
-            )
+            for transform in (self._input_transform, self._outcome_transform)
         )
         labelling = None if self.data is None else self.data.labelling
         return Reader(getattr(self, "likelihood", None), inputs, outcomes, self.encoding, labelling)
 
     def _key(self) -> Hashable:
         """Return a key of all on which the sums depend, besides the data."""
-        parts = [self.covar_module]
-        parts += [getattr(self, name, None) for name in ("input_transform", "outcome_transform")]
+        parts = [self.covar_module, self._input_transform, self._outcome_transform]
         # The scale of homoskedastic noise does not enter the sums.
         if self.noise_is_known or isinstance(self.likelihood, SamplingNoiseLikelihood):
             parts.append(self.likelihood)
@@ -468,9 +459,9 @@ class SparseDistributionGP(Regression, gpytorch.Module):
         mean_module = ConstantMean(batch_shape=torch.Size([len(kept)] if several else []))
         mean_module.to(constant).constant = constant if several else constant.squeeze(0)
         kernel, likelihood, inputs = copy.deepcopy(
-            (self.covar_module, self.likelihood, getattr(self, "input_transform", None))
+            (self.covar_module, self.likelihood, self._input_transform)
         )
-        transform = getattr(self, "outcome_transform", None)
+        transform = self._outcome_transform
         if self.noise_is_known:
             noise = likelihood.noise.reshape(self.num_outputs, 1)[index]
             likelihood = FixedNoiseGaussianLikelihood(noise if several else noise[0])
@@ -506,7 +497,6 @@ class SparseDistributionGP(Regression, gpytorch.Module):
         for name, value in attributes.items():
             if value is not None:
                 setattr(model, name, value)
-        model._num_outputs = model.mean_module.constant.numel()
         model.take_sums(features, sums)
         return model
 

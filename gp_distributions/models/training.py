@@ -52,7 +52,7 @@ def training_targets(model: Single) -> Tensor | None:
         return labels.unsqueeze(-1)
     targets = model.train_targets
     targets = targets.mT if model.num_outputs > 1 else targets.unsqueeze(-1)
-    transform = getattr(model, "outcome_transform", None)
+    transform = model._outcome_transform
     return targets if transform is None else transform.untransform(targets)[0]
 
 
