@@ -85,37 +85,35 @@ class Comparison:
         Raises:
             RuntimeError: If every candidate failed.
         """
-        scored: dict[str, tuple[Trial, Predictions, Tensor]] = {}
+        scored: dict[str, Predictions] = {}
         failures = []
         for name, (trial, predictions) in results.items():
             message = trial.message
             if predictions is not None:
                 densities = predictions.log_density
-                scored[name] = trial, predictions, densities
                 bad = (~densities.isfinite()).nonzero().flatten().tolist()
                 if not bad:
+                    scored[name] = predictions
                     continue
                 message = f"ValueError: the log density of cloud {bad[0]} is {densities[bad[0]]}"
-                del scored[name]
             failures.append(ComparisonEntry(name, message=message))
         if not scored:
             reasons = "; ".join(f"{entry.name!r}: {entry.message}" for entry in failures)
             raise RuntimeError(f"Expected at least one candidate that can be scored, but {reasons}")
-        names = sorted(scored, key=lambda name: -scored[name][2].mean().item())
-        best = scored[names[0]][2]
-        each = torch.stack([scored[name][2] for name in names], dim=-1)
+        names = sorted(scored, key=lambda name: -scored[name].log_density.mean().item())
+        members = [scored[name] for name in names]
+        best = members[0].log_density
+        each = torch.stack([member.log_density for member in members], dim=-1)
         weights = stacking_weights(each, prior=PRIOR)
         table = [
-            _entry(name, scored[name][1], best, clusters, weight, scored[name][0].seconds)
+            _entry(name, scored[name], best, clusters, weight, results[name][0].seconds)
             for name, weight in zip(names, weights.tolist(), strict=True)
         ]
-        held_out = {name: scored[name][1] for name in names}
-        members = list(held_out.values())
         mixture = type(members[0]).mixed(members, weights.to(best))
         total = sum(entry.seconds for entry in table)
         stacked = _entry("stacked", mixture, best, clusters, 1.0, total)
-        models = {name: scored[name][0].model for name in names}
-        return cls((*table, *failures), stacked, models, held_out)
+        models = {name: results[name][0].model for name in names}
+        return cls((*table, *failures), stacked, models, dict(zip(names, members, strict=True)))
 
     @property
     def best(self) -> Any:
