@@ -10,7 +10,6 @@ from typing import Any, TypeAlias
 from botorch.models.transforms.outcome import Standardize
 from botorch.utils.types import DEFAULT
 from gpytorch.kernels import Kernel
-from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 from torch import Tensor
 
 from gp_distributions.distances.base import Distance
@@ -119,22 +118,19 @@ def known_variances(candidate: Candidate, data: TrainingData) -> Tensor | None:
     Raises:
         ValueError: If the model has another number of variances, or is sparse.
     """
-    likelihood = getattr(candidate, "likelihood", None)
-    if isinstance(candidate, Classifier) or not isinstance(
-        likelihood, FixedNoiseGaussianLikelihood
-    ):
+    if not isinstance(candidate, Model) or isinstance(candidate, Classifier):
         return None
-    if isinstance(candidate, SparseDistributionGP) or likelihood.noise.shape[-1] != len(data):
+    if not candidate.noise_is_known:
+        return None
+    noise = candidate.likelihood.noise
+    if isinstance(candidate, SparseDistributionGP) or noise.shape[-1] != len(data):
         raise ValueError(
             f"Expected an exact model whose noise variances are those of the {len(data)} clouds. Pass "
             "a function of X and y that makes the model."
         )
-    transform = getattr(candidate, "outcome_transform", None)
+    transform = candidate._outcome_transform
     unit = 1.0 if transform is None else transform.stdvs.squeeze(-2)
-    variances: Tensor = (
-        likelihood.noise.movedim(0, -1) if likelihood.noise.dim() > 1 else likelihood.noise
-    )
-    return variances.reshape(len(data), -1) * unit**2
+    return candidate.columns(noise).reshape(len(data), -1) * unit**2
 
 
 def grouped(candidates: Mapping[str, Candidate]) -> list[dict[str, Candidate]]:

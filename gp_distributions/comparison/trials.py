@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 from torch import Tensor
 
 from gp_distributions.comparison.candidates import Candidate, known_variances, make_model
@@ -141,10 +140,9 @@ def _predicted(
 
 def _check_noise(model: Any) -> None:
     """Check that a model of a function, which knows variances of training targets, has only one."""
-    likelihood = model.likelihood
-    if not isinstance(likelihood, FixedNoiseGaussianLikelihood):
+    if not model.noise_is_known:
         return
-    noise = likelihood.noise
+    noise = model.likelihood.noise
     if not torch.allclose(noise, noise[..., :1]):
         raise ValueError(
             "Expected known noise variances of the clouds that are left out, got a function that gives "

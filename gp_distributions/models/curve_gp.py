@@ -165,7 +165,7 @@ class CurveGP(SharedKernelGP):
         """
         C = self.output_covariance
         if functionals is None:
-            functionals = torch.eye(len(C), dtype=C.dtype, device=C.device)
+            functionals = torch.eye(len(C)).to(C)
         mean, scaled, prior, rotated = self._projected(rows, given, diag=True)
         scaled = functionals @ scaled
         variance = prior.unsqueeze(-1) * ((functionals @ C) * functionals).sum(-1)
@@ -221,7 +221,7 @@ class CurveGP(SharedKernelGP):
             noise = self._output_noises()
             if isinstance(observation_noise, Tensor):
                 noise = torch.diag_embed(noise_of_outputs(observation_noise, self.num_outputs))
-            same = torch.eye(mean.shape[-2], dtype=mean.dtype, device=mean.device)[..., None, None]
+            same = torch.eye(mean.shape[-2]).to(mean)[..., None, None]
             full = full + same * (units @ noise @ units.mT).unsqueeze(-3)
         mean = transform.means[..., index] + mean @ units.mT
         full = full.transpose(-3, -2).flatten(-2).flatten(-3, -2)

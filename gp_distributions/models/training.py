@@ -50,8 +50,7 @@ def training_targets(model: Single) -> Tensor | None:
     if isinstance(model, ClassificationGP):
         labels: Tensor = model.likelihood.labels
         return labels.unsqueeze(-1)
-    targets = model.train_targets
-    targets = targets.mT if model.num_outputs > 1 else targets.unsqueeze(-1)
+    targets = model.columns(model.train_targets)
     transform = model._outcome_transform
     return targets if transform is None else transform.untransform(targets)[0]
 

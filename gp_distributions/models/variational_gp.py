@@ -77,9 +77,7 @@ class CloudStrategy(VariationalStrategy):
         prior = covariance(kernel, inducing)
         every = inducing is model.held(model.train_rows)
         extra = _JITTER * prior.diagonal().mean() + (effect if every else 0.0)
-        factor = cholesky(
-            prior + extra * torch.eye(len(prior), dtype=prior.dtype, device=prior.device)
-        )
+        factor = cholesky(prior + torch.diag_embed(extra.expand(len(prior))))
         if self.training and every and rows is inducing:
             return factor.mT, None
         found = torch.linalg.solve_triangular(
