@@ -71,22 +71,11 @@ class Reader:
         """
         if self.labelling is not None:
             targets, variances = self.labelling(targets)
-        like = torch.empty(1, dtype=torch.float64, device=X.device).expand(number_of(X), 1)
+        like = torch.empty(1, dtype=torch.float64, device=X.device).expand(len(X), 1)
         found, _ = as_targets(targets, like)
         known = None if variances is None else as_variances(variances, like, found)
         transform = self.outcome_transform
         return (found, known) if transform is None else transform(found, known)
-
-    def relative_noise(self, rows: Tensor, variances: Tensor | None) -> Tensor:
-        r"""Return :math:`\rho_i` of clouds: ``1 x N``, or ``outputs x N`` if variances are known."""
-        if variances is not None:
-            return variances.mT
-        return relative_noise(self.likelihood, rows).unsqueeze(0)
-
-
-def number_of(X: Inputs | Tensor) -> int:
-    """Return the number of distributions."""
-    return X.shape[-2] if isinstance(X, Tensor) else len(X)
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,14 +105,11 @@ class PieceSums:
         Raises:
             ValueError: If the targets do not match the clouds or are not finite, or a sum is not finite.
         """
-        if not number_of(X):
+        if not len(X):
             return None
-        total: CollapsedSums | None = None
         # With many features, a few sums fill the memory.
-        for chunk in chunks(self.reader, X, *known):
-            part = self._sums(*chunk)
-            total = part if total is None else total + part
-        assert total is not None
+        parts = (self._sums(*chunk) for chunk in chunks(self.reader, X, *known))
+        total: CollapsedSums = reduce(add, parts)
         if not bool(total.gram.isfinite().all()):
             raise ValueError("Expected clouds with finite covariances, got some that are not.")
         return total
@@ -150,8 +136,8 @@ def chunks(
     for start in range(0, values.shape[-2], size):
         part = slice(start, start + size)
         rows = reader.rows(X[part])
-        noise = reader.relative_noise(rows, None if known is None else known[part])
-        yield rows, values[:, part], noise
+        relative = relative_noise(reader.likelihood, rows).unsqueeze(0)
+        yield rows, values[:, part], relative if known is None else known[part].mT
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,7 +177,7 @@ class LeftOut:
         """
         mean, current = self.mean, self.posterior
         found: list[tuple[Tensor, ...]] = [(mean.new_empty(*mean.shape[:1], 0, mean.shape[1]),) * 3]
-        for rows, y, relative in chunks(self.reader, X, *known) if number_of(X) else ():
+        for rows, y, relative in chunks(self.reader, X, *known) if len(X) else ():
             noise = (self.noise * relative).unsqueeze(-1)  # P x N x 1
             fitted, *spreads = current.marginals(rows)
             fitted = fitted.unflatten(-1, mean.shape).movedim(-2, 0)

@@ -15,7 +15,6 @@ from gp_distributions.measures.arrays import Labels, integer
 from gp_distributions.measures.inputs import Encoding, Inputs
 from gp_distributions.measures.training_data import TrainingData, counted
 from gp_distributions.models.dirichlet import dirichlet_targets
-from gp_distributions.models.passes import number_of
 from gp_distributions.sharding.pieces import HeldPiece, Piece
 from gp_distributions.sharding.sharded_clouds import ShardedClouds
 
@@ -61,15 +60,6 @@ class LabelTargets:
         Raises:
             ValueError: If a label is not one of the classes, or the concentration is not positive.
         """
-        members = torch.nn.functional.one_hot(self.index_of(labels), len(self.classes))
-        return dirichlet_targets(members.double(), self.alpha_epsilon)
-
-    def index_of(self, labels: Any) -> Tensor:
-        """Return the class indices of labels.
-
-        Raises:
-            ValueError: If a label is not one of the classes.
-        """
         values = as_labels(labels)
         index = np.searchsorted(self.classes, values).clip(max=len(self.classes) - 1)
         strange = np.flatnonzero(self.classes[index] != values)
@@ -78,7 +68,8 @@ class LabelTargets:
                 f"Expected one of the labels {self.classes.tolist()}, but that of cloud {strange[0]} is "
                 f"{values[strange[0]]!r}."
             )
-        return torch.from_numpy(index)
+        members = torch.nn.functional.one_hot(torch.from_numpy(index), len(self.classes))
+        return dirichlet_targets(members.double(), self.alpha_epsilon)
 
 
 def as_labels(labels: Any) -> Labels:
@@ -199,10 +190,9 @@ class SampledPieces:
         A smaller part is a part of a larger one.
         """
         X = self.content[0]
-        count = number_of(X)
-        if n >= count:
+        if n >= len(X):
             return self.content
-        order = torch.randperm(count, generator=torch.Generator().manual_seed(self.seed))
+        order = torch.randperm(len(X), generator=torch.Generator().manual_seed(self.seed))
         index = order[:n].sort().values
         return X[index.to(X.device)], *(_taken(values, index) for values in self.content[1:])
 
