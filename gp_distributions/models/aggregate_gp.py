@@ -148,10 +148,3 @@ class AggregateGP(AtomPredictions, DistributionGP):
             outcome_transform=outcome_transform,
             sampling_noise=sampling_noise,
         )
-
-    @property
-    def aggregate(self) -> str:
-        """What a target is: the ``"mean"`` of the function over atoms, its ``"sum"`` or a ``"draw"``."""
-        if isinstance(self.likelihood, DrawNoiseLikelihood):
-            return "draw"
-        return "sum" if self.covar_module.total else "mean"

@@ -17,6 +17,7 @@ from gp_distributions.kernels.expected_kernel import ExpectedKernel
 from gp_distributions.measures import Gaussians, PointClouds
 from gp_distributions.measures.arrays import given_points
 from gp_distributions.measures.described import described
+from gp_distributions.models.draw_noise import DrawNoiseLikelihood
 from gp_distributions.models.exact_inference import Moments
 from gp_distributions.models.regression import Regression
 
@@ -25,6 +26,13 @@ class AtomPredictions(Regression):
     """Predictions of the function of atoms that a model with an :class:`ExpectedKernel` has learned."""
 
     covar_module: ExpectedKernel
+
+    @property
+    def aggregate(self) -> str:
+        """What a target is: the ``"mean"`` of the function over atoms, its ``"sum"`` or a ``"draw"``."""
+        if isinstance(self.likelihood, DrawNoiseLikelihood):
+            return "draw"
+        return "sum" if self.covar_module.total else "mean"
 
     def predict_atoms(
         self, points: Tensor | ArrayLike, kinds: ArrayLike | None = None, **options: Any

@@ -115,11 +115,6 @@ class SparseAggregateGP(AtomPredictions, SparseDistributionGP):
             self.mean_module.constant = 0.0
             self.mean_module.raw_constant.requires_grad_(False)
 
-    @property
-    def aggregate(self) -> str:
-        """What a target is: the ``"mean"`` of the function over atoms, or its ``"sum"``."""
-        return "sum" if self.covar_module.total else "mean"
-
     def choose_features(self) -> ExplicitFeatures:
         """Return the features of the kernel."""
         return ExplicitFeatures(self.covar_module)
