@@ -150,19 +150,18 @@ class SamplingNoiseLikelihood(RowNoiseLikelihood):
             raw_sampling_noise=self.raw_sampling_noise_constraint.inverse_transform(value)
         )
 
+    @torch.no_grad()
     def adapt(self, rows: Tensor) -> None:
         """Set ``largest`` from the training rows, and ``sampling_noise`` to ``noise * largest``.
 
         Warns:
             TiesWarning: If merging equal atoms reduces the effective size of a bag to less than half.
         """
-        with torch.no_grad():
-            rows = rows.detach()
-            sizes = self._sizes(rows)
-            self.largest = sizes.max().item()
-            self.sampling_noise = self.noise * self.largest
-            if self.merge:
-                _warn_of_ties(sizes, self._sizes(rows, merge=False))
+        sizes = self._sizes(rows, self.merge)
+        self.largest = sizes.max().item()
+        self.sampling_noise = self.noise * self.largest
+        if self.merge:
+            _warn_of_ties(sizes, self._sizes(rows, merge=False))
 
     def variances(self, rows: Rows) -> Tensor:
         """Compute the noise variance of each bag."""
@@ -173,12 +172,11 @@ class SamplingNoiseLikelihood(RowNoiseLikelihood):
         """Compute the excess ``e`` of each bag in a ``batch_shape x N x m*(d+1)`` tensor of rows."""
         held = embedded(rows)
         key = "effective sizes", self.dim, self.active_dims, self.merge
-        sizes = held.derived(key, lambda: self._sizes(drop_copies(held.rows)))
+        sizes = held.derived(key, lambda: self._sizes(drop_copies(held.rows), self.merge))
         return (1 / sizes - 1 / self.largest).clamp_min(0)
 
-    def _sizes(self, rows: Tensor, *, merge: bool | None = None) -> Tensor:
+    def _sizes(self, rows: Tensor, merge: bool) -> Tensor:
         clouds = select_columns(rows, self.active_dims)
-        merge = self.merge if merge is None else merge
         return effective_sizes(*split_rows(clouds, self.dim), merge=merge)
 
 
