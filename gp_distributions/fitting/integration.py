@@ -282,8 +282,7 @@ class _Evidence:
 
     def start(self) -> Tensor:
         """Return points from which to find the mode: the centre of the prior, and current values."""
-        none = self.axis.new_empty(0)
-        current = torch.cat([none, *(coordinate.current() for coordinate in self.coordinates)])
+        current = torch.cat([coordinate.current() for coordinate in self.coordinates])
         return torch.stack([torch.zeros_like(current), current]).to(self.axis)
 
 

@@ -158,8 +158,8 @@ class MixturePosterior(Posterior):
     @property
     def base_sample_shape(self) -> torch.Size:
         """The shape of a base sample, ``batch_shape x (q + 2) x outputs``."""
-        *batch_shape, _, q, outputs = self.member_mean.shape
-        return torch.Size([*batch_shape, q + _CHOICES, outputs])
+        q, outputs = self.member_mean.shape[-2:]
+        return torch.Size([*self.batch_shape, q + _CHOICES, outputs])
 
     @property
     def batch_range(self) -> tuple[int, int]:
@@ -167,8 +167,7 @@ class MixturePosterior(Posterior):
         return (0, -2)
 
     def _extended_shape(self, sample_shape: torch.Size = torch.Size()) -> torch.Size:  # noqa: B008
-        *batch_shape, _, q, outputs = self.member_mean.shape
-        return torch.Size([*sample_shape, *batch_shape, q, outputs])
+        return torch.Size([*sample_shape, *self.batch_shape, *self.member_mean.shape[-2:]])
 
     def rsample(self, sample_shape: torch.Size | None = None) -> Tensor:
         """Draw samples with gradients, a ``sample_shape x batch_shape x q x outputs`` tensor."""
