@@ -29,7 +29,7 @@ from gp_distributions.kernels import DistributionKernel, Profile, mixed_kernel
 from gp_distributions.kernels.default import in_spread, sized, standardized
 from gp_distributions.kernels.mixed import Structure
 from gp_distributions.measures import MixedInputs, PointClouds, ReferenceMeasure
-from gp_distributions.measures.inputs import Inputs
+from gp_distributions.measures.inputs import Inputs, distributions_of
 from gp_distributions.measures.kinds import KINDS, Distributions
 from gp_distributions.numerics.predictions import refuse_mask
 
@@ -134,11 +134,9 @@ class ProcessEstimator(DistanceEstimator):
             return None
         batch_shape = torch.Size(size for size in outputs if size > 1)
         if isinstance(training, MixedInputs):
-            blocks = training.blocks.items()
             kernels = {
                 name: self._compare(block, batch_shape)
-                for name, block in blocks
-                if isinstance(block, Distributions)
+                for name, block in distributions_of(training).items()
             }
             return mixed_kernel(
                 training, kernels, structure=self.structure, batch_shape=batch_shape

@@ -12,8 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from gp_distributions.estimators._samples import DistributionEstimator, Samples, read_inputs
 from gp_distributions.measures import MixedInputs
-from gp_distributions.measures.inputs import Inputs
-from gp_distributions.measures.kinds import Distributions
+from gp_distributions.measures.inputs import Inputs, distributions_of
 
 
 class CloudScaler(  # type: ignore[call-arg]
@@ -60,7 +59,7 @@ class CloudScaler(  # type: ignore[call-arg]
         with torch.no_grad():
             found = {
                 name: [moment.numpy() for moment in block._centre_and_scale(None)]
-                for name, block in _blocks(training).items()
+                for name, block in distributions_of(training).items()
             }
         self.centre_, self.scale_ = ({n: pair[i] for n, pair in found.items()} for i in (0, 1))
         if not isinstance(training, MixedInputs):
@@ -88,7 +87,7 @@ class CloudScaler(  # type: ignore[call-arg]
         return read._with(
             {
                 name: block._scaled(*(torch.from_numpy(moment[name]) for moment in moments))
-                for name, block in _blocks(read).items()
+                for name, block in distributions_of(read).items()
             }
         )
 
@@ -113,9 +112,3 @@ class CloudScaler(  # type: ignore[call-arg]
             if len(names) == 1:
                 return names
         return super().get_feature_names_out(input_features)
-
-
-def _blocks(inputs: Inputs) -> dict[str, Distributions]:
-    """Return the blocks of distributions by name; distributions alone have an empty name."""
-    blocks = inputs.blocks if isinstance(inputs, MixedInputs) else {"": inputs}
-    return {name: block for name, block in blocks.items() if isinstance(block, Distributions)}

@@ -19,7 +19,7 @@ from gp_distributions.kernels.default import in_spread, sized, standardized
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.kernels.mixed import mixed_kernel
 from gp_distributions.measures.gaussian_mixtures import GaussianMixtures
-from gp_distributions.measures.inputs import Inputs
+from gp_distributions.measures.inputs import Inputs, distributions_of
 from gp_distributions.measures.kinds import KINDS, Distributions
 from gp_distributions.measures.mixed_inputs import MixedInputs
 from gp_distributions.measures.point_clouds import PointClouds
@@ -88,8 +88,7 @@ def default_kernels(X: Inputs, *, scales: Sequence[float] = (), seed: int = 0) -
             "Expected PointClouds, Gaussians, GaussianMixtures or MixedInputs, got "
             f"{type(X).__name__}."
         )
-    blocks = X.blocks.values() if isinstance(X, MixedInputs) else [X]
-    dim = sum(block.dim for block in blocks if isinstance(block, Distributions))
+    dim = sum(block.dim for block in distributions_of(X).values())
     if len(scales) not in (0, dim) or not all(0 < scale < math.inf for scale in scales):
         raise ValueError(
             f"Expected a positive, finite scale for each of {dim} coordinates, got {[*scales]}."
@@ -159,8 +158,7 @@ def _of_mixed(X: MixedInputs, seed: int, scales: Sequence[float]) -> dict[str, K
     left = iter(scales)
     distances = {
         name: _distances(block, seed, [*islice(left, block.dim)])
-        for name, block in X.blocks.items()
-        if isinstance(block, Distributions)
+        for name, block in distributions_of(X).items()
     }
     names = dict.fromkeys(name for found in distances.values() for name in found)
     candidates: dict[str, Kernel] = {}

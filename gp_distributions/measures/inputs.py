@@ -36,6 +36,12 @@ def input_rows(X: Inputs | Tensor, encoding: Encoding | None = None) -> Tensor:
     return as_rows(X)  # type: ignore[arg-type]
 
 
+def distributions_of(X: object) -> dict[str, Distributions]:
+    """Return the distributions in inputs by the name of their block, which is empty without blocks."""
+    blocks = X.blocks if isinstance(X, MixedInputs) else {"": X}
+    return {name: block for name, block in blocks.items() if isinstance(block, Distributions)}
+
+
 def encoding_of(train_X: object) -> Encoding | None:
     """Return the encoding that mixed inputs, or clouds of atoms with kinds, define, or None."""
     if isinstance(train_X, PointClouds) and train_X.kind_names:

@@ -31,8 +31,8 @@ from gp_distributions.measures import (
     PointClouds,
 )
 from gp_distributions.measures.described import described
-from gp_distributions.measures.inputs import Inputs
-from gp_distributions.measures.kinds import KINDS, Distributions
+from gp_distributions.measures.inputs import Inputs, distributions_of
+from gp_distributions.measures.kinds import KINDS
 from gp_distributions.models.normalization import NormalizeClouds
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 
@@ -92,8 +92,7 @@ def kernel_for(
 
 def chooses_metric(X: Inputs | Tensor, covar_module: Kernel | None) -> bool:
     """Whether a fit chooses the metric: that of clouds and Gaussians, without a kernel."""
-    blocks = X.blocks.values() if isinstance(X, MixedInputs) else [X]
-    kinds = {type(block) for block in blocks if isinstance(block, Distributions)}
+    kinds = {type(block) for block in distributions_of(X).values()}
     return covar_module is None and bool(kinds) and kinds <= {PointClouds, Gaussians}
 
 

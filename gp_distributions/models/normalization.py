@@ -10,6 +10,7 @@ from torch import Tensor
 
 from gp_distributions.measures import MixedInputs
 from gp_distributions.measures.arrays import Data, given_scale
+from gp_distributions.measures.inputs import distributions_of
 from gp_distributions.measures.kinds import KINDS, Distributions
 from gp_distributions.rows.columns import Columns, Slots, numbers_of
 from gp_distributions.rows.layout import Block
@@ -103,7 +104,7 @@ class NormalizeClouds(InputTransform, torch.nn.Module):
         """
         columns: Columns = None
         if isinstance(X, MixedInputs):
-            parts = {n: part for n, part in X.blocks.items() if isinstance(part, Distributions)}
+            parts = distributions_of(X)
             name = next(iter(parts)) if block is None and len(parts) == 1 else block
             if name not in parts:
                 raise ValueError(f"Expected a block from {[*parts]} as block=, got {block!r}.")
