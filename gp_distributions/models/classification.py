@@ -91,8 +91,7 @@ class ClassificationGP(Classification, SharedKernelGP):  # type: ignore[misc]
     ) -> None:
         data = TrainingData.read(train_X, train_Y, classify=True)
         labels, classes = data.targets, data.known_classes
-        members = torch.nn.functional.one_hot(labels, len(classes)).to(data.dtype)
-        targets, noise = dirichlet_targets(members, alpha_epsilon)
+        targets, noise = dirichlet_targets(labels, len(classes), alpha_epsilon, data.dtype)
         super().__init__(
             replace(data, targets=targets),
             None,
@@ -117,8 +116,8 @@ class ClassificationGP(Classification, SharedKernelGP):  # type: ignore[misc]
     @alpha_epsilon.setter
     def alpha_epsilon(self, value: float) -> None:
         likelihood = self.likelihood
-        members = torch.nn.functional.one_hot(likelihood.labels, len(self.classes_))
-        targets, noise = dirichlet_targets(members.to(self.train_targets), value)
+        number = len(self.classes_)
+        targets, noise = dirichlet_targets(likelihood.labels, number, value, self.dtype)
         self.set_train_data(targets=targets.T, strict=False)
         likelihood.noise_covar.noise = noise.T
         likelihood.alpha_epsilon.fill_(value)

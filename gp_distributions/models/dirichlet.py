@@ -112,12 +112,16 @@ class DirichletLogDensities(torch.autograd.Function):
         return torch.addmm(inverses, solved.mT, weighted, beta=-1).mul_(0.5), None, None, None
 
 
-def dirichlet_targets(members: Tensor, alpha_epsilon: float) -> tuple[Tensor, Tensor]:
+def dirichlet_targets(
+    labels: Tensor, num_classes: int, alpha_epsilon: float, dtype: torch.dtype = torch.float64
+) -> tuple[Tensor, Tensor]:
     """Compute the regression targets and noise variances of :class:`ClassificationGP`.
 
     Args:
-        members: A ``T x C`` tensor of class indicators.
+        labels: The ``T`` class indices.
+        num_classes: Number ``C`` of classes.
         alpha_epsilon: The concentration of the classes that are not the label.
+        dtype: Precision of the results.
 
     Returns:
         The targets and the noise variances, two ``T x C`` tensors.
@@ -125,6 +129,7 @@ def dirichlet_targets(members: Tensor, alpha_epsilon: float) -> tuple[Tensor, Te
     Raises:
         ValueError: If ``alpha_epsilon`` is not positive.
     """
+    members = torch.nn.functional.one_hot(labels, num_classes).to(dtype)
     alpha = members + positive(alpha_epsilon, "alpha_epsilon")
     noise = (1 / alpha + 1).log()
     return alpha.log() - noise / 2, noise

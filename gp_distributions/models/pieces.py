@@ -68,8 +68,7 @@ class LabelTargets:
                 f"Expected one of the labels {self.classes.tolist()}, but that of cloud {strange[0]} is "
                 f"{values[strange[0]]!r}."
             )
-        members = torch.nn.functional.one_hot(torch.from_numpy(index), len(self.classes))
-        return dirichlet_targets(members.double(), self.alpha_epsilon)
+        return dirichlet_targets(torch.from_numpy(index), len(self.classes), self.alpha_epsilon)
 
 
 def as_labels(labels: Any) -> Labels:
