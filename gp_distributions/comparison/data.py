@@ -99,10 +99,10 @@ def _read_groups(groups: Any, data: TrainingData) -> NDArray[Any]:
         raise ValueError(
             f"Expected groups of at least two different labels, got only {given[0]!r}."
         )
-    if any(map(is_missing, given)):
-        place = [*map(is_missing, given)].index(True)
+    missing = [*map(is_missing, given)]
+    if any(missing):
         raise ValueError(
-            f"Expected a group for each input, but that of input {place} is missing. Give inputs "
-            "without a group a group of their own."
+            f"Expected a group for each input, but that of input {missing.index(True)} is missing. "
+            "Give inputs without a group a group of their own."
         )
     return np.asarray(groups)

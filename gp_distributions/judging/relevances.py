@@ -146,10 +146,8 @@ class _Exchange:
         self.errors = model.train_targets - model.mean_module(train)
         self.noise = noise_of(model, train)
         noisy = covariance(model.covar_module, train) + torch.diag_embed(self.noise)
-        kept = [
-            torch.ones(len(train), dtype=torch.bool).index_fill(0, fold, False) for fold in folds
-        ]
-        self.kept = [each.to(train.device) for each in kept]
+        every = torch.arange(len(train))
+        self.kept = [~torch.isin(every, fold).to(train.device) for fold in folds]
         self.factors = [cholesky(noisy[..., each, :][..., each]) for each in self.kept]
         self.solved = torch.cholesky_solve(self.errors.unsqueeze(-1), cholesky(noisy))
         self.before = self.densities(rows)
