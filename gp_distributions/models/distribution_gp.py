@@ -497,7 +497,7 @@ class DistributionGP(Regression, SingleTaskGP):
             >>> bool(more.predict(clouds[2:])[1] < model.predict(clouds[2:])[1])
             True
         """
-        check_noise_is_kept(noise, self.likelihood)
+        check_noise_is_kept(noise, known=self.noise_is_known)
         mixture = self.mixture
         if mixture is not None:
             mixture = mixture.condition_on_observations(X, Y, noise=noise, **kwargs)

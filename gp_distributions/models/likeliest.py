@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 from gpytorch.kernels import ScaleKernel
-from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 from gpytorch.means import ConstantMean
 
 from gp_distributions.models.distribution_gp import DistributionGP
@@ -56,7 +55,7 @@ def _single(model: IntegratedGP) -> DistributionGP:
         if isinstance(found.mean_module, ConstantMean):
             found.mean_module.constant = mean
         likelihood = found.likelihood
-        if not isinstance(likelihood, FixedNoiseGaussianLikelihood):
+        if not found.noise_is_known:
             least = likelihood.noise_covar.raw_noise_constraint.lower_bound
             multiply_noise(
                 likelihood, (ratio * scale).clamp_min(least * (1 + 1e-6)) / likelihood.noise

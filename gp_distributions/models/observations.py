@@ -6,7 +6,6 @@ from typing import Any, Literal
 
 import torch
 from botorch.models.utils.assorted import fantasize as fantasizing
-from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, Likelihood
 from numpy.typing import ArrayLike
 from torch import Tensor
 
@@ -62,16 +61,19 @@ def observed(
     return values
 
 
-def check_noise_is_kept(noise: object, likelihood: Likelihood) -> None:
-    """Check that a likelihood can hold the noise variances of new targets.
+def check_noise_is_kept(noise: object, *, known: bool) -> None:
+    """Check that a model can hold the noise variances of new targets.
 
     If it learns its noise, GPyTorch uses them for its caches only, and loses them with the next change
     of mode. BoTorch's fantasies, which do not last, may have them.
 
+    Args:
+        noise: The variances, or None.
+        known: Whether the noise variances of the training targets are known.
+
     Raises:
-        ValueError: If noise is given and the likelihood learns its noise.
+        ValueError: If noise is given and the model learns its noise.
     """
-    known = isinstance(likelihood, FixedNoiseGaussianLikelihood)
     if noise is not None and not known and not fantasizing.on():
         raise ValueError(
             "Expected noise=None, since this model knows no noise variances of training targets. "
