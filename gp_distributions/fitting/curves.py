@@ -69,7 +69,9 @@ def fit_curves(model: CurveGP, **options: Any) -> CurveGP:
             return _learn_kernel(model, parts)
         if start is not None:
             _start_matrix(model, parts)
-        return _learn_matrix(model, parts)
+        found = _ascend(parts, model.output_factor, model.output_noise)
+        density, model.output_factor, model.output_noise = found
+        return density
 
     candidates = []
     for share in _SHARES:
@@ -114,13 +116,6 @@ def _start_matrix(model: CurveGP, parts: Parts) -> None:
 
 
 @torch.no_grad()
-def _learn_matrix(model: CurveGP, parts: Parts) -> float:
-    """Learn a matrix of covariances and the noise of outputs; return the log density."""
-    found = _ascend(parts, model.output_factor, model.output_noise)
-    density, model.output_factor, model.output_noise = found
-    return density
-
-
 def _ascend(parts: Parts, factor: Tensor, noise: Tensor) -> tuple[float, Tensor, Tensor]:
     """Take steps of the EM algorithm; return the log density, a factor and the noise of outputs."""
     number, floor, before = parts[0].numel(), _floor(parts), -math.inf

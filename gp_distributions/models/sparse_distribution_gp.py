@@ -309,7 +309,7 @@ class SparseDistributionGP(Regression, gpytorch.Module):
     def conditioned(self, *, client: Any = None, progress: bool = True) -> CollapsedPosterior:
         """Return the posterior of the weights of the features at the current hyperparameters."""
         summed = self.summed(client=client, progress=progress)
-        key = self._posterior_key(summed.key)
+        key = summed.key, fingerprint(self.likelihood), fingerprint(self.mean_module)
         current = self._current
         if current is None or current[0] != key:
             with torch.inference_mode(False), torch.no_grad():
@@ -378,7 +378,9 @@ class SparseDistributionGP(Regression, gpytorch.Module):
         self.conditioned(client=client, progress=progress)
         if not shards:
             return super().in_batches(X, method, **arguments)
-        task = PredictedPieces(self.without_data(), method, arguments)
+        model = copy.copy(self)
+        model.data = None  # which workers do not need
+        task = PredictedPieces(model, method, arguments)
         label = "Predicting" if progress else None
         parts = run(task, X.pieces, client=client, progress=label)
         return tuple(map(torch.cat, zip(*parts, strict=True)))
@@ -411,20 +413,9 @@ class SparseDistributionGP(Regression, gpytorch.Module):
             parts.append(self.likelihood)
         return tuple(None if part is None else fingerprint(part) for part in parts)
 
-    def _posterior_key(self, key: Hashable) -> Hashable:
-        """Return a key of all on which the posterior depends, given that of the sums."""
-        parts = self.likelihood, self.mean_module
-        return key, *(fingerprint(part) for part in parts)
-
     @property
     def _computed_in(self) -> torch.dtype:
         return torch.float64
-
-    def without_data(self) -> Self:
-        """Return a model that shares all but the training data, to be sent to workers."""
-        model = copy.copy(self)
-        model.data = None
-        return model
 
     def bound(self) -> Tensor:
         """Compute the lower bound of the log marginal likelihood of the transformed targets.
