@@ -193,8 +193,8 @@ def _fitted(models: Iterable[DistributionGP], seed: int, ascent: Ascent) -> list
     for model in models:
         own = Ascent(model, ascent.tick, ascent.options)
         best = climb(own, [values_of(model)], seed=seed)
-        learn_sampling_noise(model, seed=seed)
         found.append(_Member(model, best.minimum.pairs))
+    learn_sampling_noise(*(member.model for member in found), seed=seed)
     return found
 
 

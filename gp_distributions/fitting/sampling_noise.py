@@ -8,9 +8,11 @@ import torch
 from gpytorch.models import ExactGP
 from torch import Tensor
 
+from gp_distributions.distances.embedded_rows import EmbeddedRows
 from gp_distributions.fitting.lbfgs import minimise
 from gp_distributions.fitting.starts import training_rows
 from gp_distributions.kernels.covariances import covariance
+from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.numerics.linear_algebra import cholesky
 from gp_distributions.rows.clouds import drop_copies, join_rows, split_rows
@@ -24,8 +26,8 @@ _MAX_BAGS = 256
 _SHARES = (1e-6, 1e2)
 
 
-def learn_sampling_noise(model: ExactGP, *, seed: int = 0) -> None:
-    r"""Learn the sampling noise of a fitted model in place, from subsamples of its training bags.
+def learn_sampling_noise(*models: ExactGP, seed: int = 0) -> None:
+    r"""Learn the sampling noise of fitted models in place, from subsamples of their training bags.
 
     A random subset of the atoms of a bag is distributed like a smaller bag of the same distribution.
     Let :math:`S` be the training bags and subsets of 5, 10, 20, ... of their atoms, :math:`m_{-i}` and
@@ -42,8 +44,8 @@ def learn_sampling_noise(model: ExactGP, *, seed: int = 0) -> None:
     all bags have the same size of at most 5 atoms.
 
     Args:
-        model: A model, which is left as it is without a :class:`SamplingNoiseLikelihood`. At most 256
-            of its bags, drawn at random, are subsampled.
+        *models: Models of the same bags, which are left as they are without a
+            :class:`SamplingNoiseLikelihood`. At most 256 bags, drawn at random, are subsampled.
         seed: Random seed for the subsets.
 
     Example:
@@ -57,17 +59,22 @@ def learn_sampling_noise(model: ExactGP, *, seed: int = 0) -> None:
         >>> model.likelihood.sampling_noise.item() != before
         True
     """
-    likelihood = model.likelihood
-    if not (
-        isinstance(likelihood, SamplingNoiseLikelihood)
-        and likelihood.raw_sampling_noise.requires_grad
-    ):
+    learning = [
+        model
+        for model in models
+        if isinstance(model.likelihood, SamplingNoiseLikelihood)
+        and model.likelihood.raw_sampling_noise.requires_grad
+    ]
+    if not learning:
         return
     with torch.no_grad():
-        density = _LeaveOneOut(model, training_rows(model).detach(), seed)
-        if bool(density.excess.any()) and len(density.targets.unique()) > 1:
-            likelihood.sampling_noise, bias = _maximise(density, likelihood.sampling_noise)
-            likelihood.sampling_bias.copy_(bias)
+        first = learning[0]
+        subsets = _subsets(first.likelihood, training_rows(first).detach(), seed)
+        for model in learning:
+            density, likelihood = _LeaveOneOut(model, *subsets), model.likelihood
+            if density.excess.any() and len(density.targets.unique()) > 1:
+                likelihood.sampling_noise, bias = _maximise(density, likelihood.sampling_noise)
+                likelihood.sampling_bias.copy_(bias)
 
 
 class _LeaveOneOut:
@@ -76,13 +83,17 @@ class _LeaveOneOut:
     Each target is predicted from a subset of the atoms of its bag, by a posterior without that bag.
     """
 
-    def __init__(self, model: ExactGP, rows: Tensor, seed: int) -> None:
-        self.bag, subsets = _subsets(model.likelihood, rows, seed)
+    def __init__(self, model: ExactGP, bag: Tensor, subsets: EmbeddedRows) -> None:
+        self.bag = bag
+        if isinstance(model, DistributionGP):
+            rows = model.embedded_rows(model.train_inputs[0])
+        else:
+            rows = EmbeddedRows(training_rows(model).detach())
         self.noise = model.likelihood.noise
         self.train_excess = model.likelihood.excess(rows)
         self.excess = model.likelihood.excess(subsets)
         self.targets = model.train_targets
-        self.mean, self.subset_mean = model.mean_module(rows), model.mean_module(subsets)
+        self.mean, self.subset_mean = map(model.mean_module, (rows.rows, subsets.rows))
         self.train_train = covariance(model.covar_module, rows)
         self.subset_train = covariance(model.covar_module, subsets, rows)
         self.variance = covariance(model.covar_module, subsets, diag=True)
@@ -113,7 +124,9 @@ class _LeaveOneOut:
         return mean, variance.clamp_min(0)
 
 
-def _subsets(likelihood: SamplingNoiseLikelihood, rows: Tensor, seed: int) -> tuple[Tensor, Tensor]:
+def _subsets(
+    likelihood: SamplingNoiseLikelihood, rows: Tensor, seed: int
+) -> tuple[Tensor, EmbeddedRows]:
     """Draw random subsets of the atoms of bags.
 
     Returns:
@@ -138,7 +151,7 @@ def _subsets(likelihood: SamplingNoiseLikelihood, rows: Tensor, seed: int) -> tu
         which.append(bags)
         subsets.append(part)
         size *= 2
-    return torch.cat(which), torch.cat(subsets, dim=-2)
+    return torch.cat(which), EmbeddedRows(torch.cat(subsets, dim=-2))
 
 
 def _maximise(density: _LeaveOneOut, like: Tensor) -> tuple[Tensor, Tensor]:

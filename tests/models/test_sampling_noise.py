@@ -213,12 +213,12 @@ class TestLearning:
     def test_density_is_that_of_models_without_the_bag(self) -> None:
         num, c, b = 12, 0.7, 2.0
         model = make_model(num=num, outcome_transform=None)
-        density = _LeaveOneOut(model, ROWS[:num], seed=0)
         bags, subsets = _subsets(model.likelihood, ROWS[:num], seed=0)
+        density = _LeaveOneOut(model, bags, subsets)
         model.likelihood.sampling_noise = c
         model.likelihood.sampling_bias.data.fill_(b)
         expected = []
-        for bag, row in zip(bags.tolist(), subsets, strict=True):
+        for bag, row in zip(bags.tolist(), subsets.rows, strict=True):
             rest = [i for i in range(num) if i != bag]
             other = DistributionGP(
                 ROWS[rest],
@@ -234,7 +234,7 @@ class TestLearning:
 
     def test_finds_the_maximum(self) -> None:
         model = make_model(num=40)
-        density = _LeaveOneOut(model, ROWS, seed=3)
+        density = _LeaveOneOut(model, *_subsets(model.likelihood, ROWS, seed=3))
         starts = [(c, b) for c in (-6, -3, 0) for b in (-6, -2, 2)]
         results = [
             minimize(
