@@ -127,7 +127,7 @@ def _expected_softmax(mean: Tensor, std: Tensor) -> Tensor:
     high = 3.5 + (reach * std - mean).amin(-1)
     steps = torch.linspace(0, 1, 128, dtype=mean.dtype, device=mean.device)
     u = (low + (high - low) * steps.unsqueeze(-1)).unsqueeze(-1)
-    nodes = torch.linspace(-reach, reach, 64, dtype=mean.dtype)
+    nodes = torch.linspace(-reach, reach, 64, dtype=mean.dtype, device=mean.device)
     # From node to node, the exponential grows by the same factor.
     exponential = (u + mean - reach * std).clamp_max(largest).exp()
     growth = (std * (nodes[1] - nodes[0]).item()).exp()
