@@ -10,9 +10,8 @@ from torch import Tensor
 
 from gp_distributions.distances.embedded_rows import EmbeddedRows
 from gp_distributions.fitting.lbfgs import minimise
-from gp_distributions.fitting.starts import training_rows
+from gp_distributions.fitting.starts import compared_rows, training_rows
 from gp_distributions.kernels.covariances import covariance
-from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.numerics.linear_algebra import cholesky
 from gp_distributions.rows.clouds import drop_copies, join_rows, split_rows
@@ -84,11 +83,7 @@ class _LeaveOneOut:
     """
 
     def __init__(self, model: ExactGP, bag: Tensor, subsets: EmbeddedRows) -> None:
-        self.bag = bag
-        if isinstance(model, DistributionGP):
-            rows = model.embedded_rows(model.train_inputs[0])
-        else:
-            rows = EmbeddedRows(training_rows(model).detach())
+        self.bag, rows = bag, compared_rows(model)
         self.noise = model.likelihood.noise
         self.train_excess = model.likelihood.excess(rows)
         self.excess = model.likelihood.excess(subsets)

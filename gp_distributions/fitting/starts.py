@@ -44,6 +44,13 @@ def training_rows(model: ExactGP) -> Tensor:
     return model.transform_inputs(rows) if original else rows
 
 
+def compared_rows(model: ExactGP) -> EmbeddedRows:
+    """Return the training rows on which the kernel is evaluated, with what was computed from them."""
+    if isinstance(model, DistributionGP):
+        return model.compared_rows
+    return EmbeddedRows(training_rows(model))
+
+
 def noise_of(model: ExactGP, rows: Rows) -> Tensor:
     """Return the noise variances of the training targets.
 
@@ -71,10 +78,7 @@ def median_distances(model: ExactGP) -> dict[DistributionKernel, Tensor]:
         UndeterminedWarning: If all of several training clouds coincide for a distance.
     """
     medians: dict[Distance, Tensor] = {}
-    if isinstance(model, DistributionGP):
-        training = model.compared_rows
-    else:
-        training = EmbeddedRows(training_rows(model))
+    training = compared_rows(model)
     size = training.rows.shape[-2]
 
     def record(distance: Distance, inputs: tuple[Rows, ...], squared: Tensor) -> None:

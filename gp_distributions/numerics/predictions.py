@@ -110,11 +110,8 @@ def expected_softmax(mean: Tensor, std: Tensor) -> Tensor:
     Returns:
         A ``... x C`` tensor of probabilities.
     """
-    parts = zip(
-        *(each.reshape(-1, each.shape[-1]).double().split(_PART) for each in (mean, std)),
-        strict=True,
-    )
-    found = torch.cat([_expected_softmax(*part) for part in parts])
+    flat = (each.reshape(-1, each.shape[-1]).double().split(_PART) for each in (mean, std))
+    found = torch.cat([_expected_softmax(*part) for part in zip(*flat, strict=True)])
     return found.view(mean.shape).to(mean.dtype)
 
 
@@ -136,7 +133,8 @@ def _expected_softmax(mean: Tensor, std: Tensor) -> Tensor:
         part = (-exponential).exp()
         value.add_(part, alpha=weight)
         slope.addcmul_(exponential, part, value=weight)
-        exponential = (exponential * growth).clamp_max(math.exp(largest))  # not infinity
+        # Infinity times zero would be no number.
+        exponential = (exponential * growth).clamp_max(math.exp(largest))
     logs = value.clamp_min(torch.finfo(mean.dtype).tiny).log()
     density = slope * (logs.sum(-1, keepdim=True) - logs).exp()
     integral = density.sum(0)
