@@ -22,7 +22,7 @@ from gp_distributions.models.dirichlet import DirichletFactors, dirichlet_target
 from gp_distributions.models.dirichlet_classification import Classification
 from gp_distributions.models.exact_inference import ExactMultivariateNormal
 from gp_distributions.models.shared_kernel import SharedKernelGP
-from gp_distributions.numerics.predictions import expected_softmax, tempered
+from gp_distributions.numerics.predictions import expected_softmax, log_probabilities
 
 
 class ClassificationGP(Classification, SharedKernelGP):  # type: ignore[misc]
@@ -134,12 +134,10 @@ class ClassificationGP(Classification, SharedKernelGP):  # type: ignore[misc]
 
     def log_densities(self, mean: Tensor, variance: Tensor, noise: Tensor, index: Tensor) -> Tensor:
         """Return log probabilities of training labels; see :meth:`DistributionGP.log_densities`."""
-        expected = expected_softmax(mean, variance.clamp_min(0).sqrt())
-        chances = tempered(expected, self.temperature)
-        labels = self.likelihood.labels[index].unsqueeze(-1)
-        return (
-            chances.gather(-1, labels).squeeze(-1).clamp_min(torch.finfo(chances.dtype).tiny).log()
-        )
+        chances = expected_softmax(mean, variance.clamp_min(0).sqrt())
+        chances = chances.clamp_min(torch.finfo(chances.dtype).tiny)
+        labels = self.likelihood.labels[index]
+        return log_probabilities(chances, labels, [self.temperature]).squeeze(-1)
 
     def condition_on_observations(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Refuse further labels, which would need latent targets and noise.
