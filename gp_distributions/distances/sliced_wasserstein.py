@@ -205,6 +205,11 @@ class SlicedWasserstein(Distance):
         squared = normal_wasserstein(r1, r2) if self._compares_normals else (r1 - r2).abs().sum(-1)
         return without_rounding(squared, r1, r2)
 
+    def along(self, coordinate: int) -> Tensor:
+        """Return the one direction that has the distance where only one coordinate is not zero."""
+        size = self.directions[:, coordinate].abs().pow(self.p).mean() ** (1 / self.p)
+        return size * torch.eye(self.dim).to(size)[coordinate].unsqueeze(0)
+
     def chunk_size(self, num_atoms: int) -> int:
         """Return the number of clouds of ``num_atoms`` atoms to represent at a time."""
         per_cloud = self.num_slices * max(num_atoms, self.num_quantiles or 1)

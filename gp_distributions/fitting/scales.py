@@ -19,7 +19,9 @@ from torch.distributions import Normal
 
 from gp_distributions.distances.embedded_rows import EmbeddedRows, Rows
 from gp_distributions.distances.scaled import ScaledDistance
+from gp_distributions.distances.sliced_wasserstein import SlicedWasserstein
 from gp_distributions.distances.standardized import StandardizedDistance
+from gp_distributions.distances.wrapper import DistanceWrapper
 from gp_distributions.fitting.ascent import stays_at_start
 from gp_distributions.fitting.lbfgs import LOOSE, Pair, minimise
 from gp_distributions.fitting.starts import make_smooth, noise_of, training_rows
@@ -239,14 +241,21 @@ class AdditiveDistances:
     @torch.no_grad()
     def _computed(self, rows: Tensor) -> Tensor:
         """Return the squared distances of each coordinate alone, for scale one."""
-        raw, block = self._distance.raw_scales, self._distance.block
+        raw, block, base = self._distance.raw_scales, self._distance.block, self._distance.distance
         alone = len(raw) == block.dim and block.columns is None and block.kind == "clouds"
+        while isinstance(base, DistanceWrapper):
+            base = base.distance
+        sliced = base if isinstance(base, SlicedWasserstein) and base.levels is None else None
         before, terms = raw.clone(), []
         for j in range(len(raw)):
             raw.fill_(_NOTHING)
             raw[j] = 0.0
             few = thinned_along(rows, block.dim, j, _LEVELS) if alone else rows
+            if sliced is not None:  # all slices of one coordinate are alike
+                slices, sliced.directions = sliced.directions, sliced.along(j)
             terms.append(self._exact(few) / self._distance.scales[j - len(raw)].square())
+            if sliced is not None:
+                sliced.directions = slices
         raw.copy_(before)
         return torch.stack(terms)
 
