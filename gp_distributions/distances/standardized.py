@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from gp_distributions.distances.base import Distance
 from gp_distributions.distances.multiplied import MultipliedDistance
+from gp_distributions.distances.rigid_sliced_wasserstein import RigidSlicedWasserstein
+from gp_distributions.distances.sliced_wasserstein import SlicedWasserstein
 from gp_distributions.measures.arrays import integer, positive
 from gp_distributions.rows.clouds import drop_padding
 from gp_distributions.rows.layout import Block, check_weights, chunks
@@ -115,6 +118,22 @@ class StandardizedDistance(MultipliedDistance):
         self._normals_factor.fill_(positive(value, "normals_factor"))
 
     @property
+    def any_pose(self) -> bool:
+        """Whether shapes are compared in any pose, by a :class:`RigidSlicedWasserstein`.
+
+        It can be set: to compare them in the pose that they have, a :class:`SlicedWasserstein` takes
+        the place of that distance.
+        """
+        return isinstance(self.distance, RigidSlicedWasserstein)
+
+    @any_pose.setter
+    def any_pose(self, value: bool) -> None:
+        if value != self.any_pose:
+            normals = self.num_normals
+            made = RigidSlicedWasserstein(self.dim, normals=normals) if value else None
+            self.distance = (made or SlicedWasserstein(self.dim)).to(self.spread.device)
+
+    @property
     def multipliers(self) -> Tensor:
         """The factor of each coordinate, of shape ``d``: its scale, divided by its spread."""
         if bool(self.spread.isnan().any()):
@@ -133,6 +152,11 @@ class StandardizedDistance(MultipliedDistance):
             return
         self.spread.copy_(coordinate_spread(self.block, rows))
         super().adapt(self._multiplied(rows))
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        if self.geometric and isinstance(self.distance, SlicedWasserstein | RigidSlicedWasserstein):
+            self.any_pose = f"{prefix}distance.series" in state_dict
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
     def extra_repr(self) -> str:
         """Return the settings, for printing."""

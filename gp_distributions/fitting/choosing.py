@@ -20,13 +20,11 @@ from gp_distributions.fitting.ascent import (
     ascending,
     climb,
     on_subset,
-    set_values,
     stays_at_start,
     values_of,
 )
 from gp_distributions.fitting.lbfgs import Pair
 from gp_distributions.fitting.sampling_noise import learn_sampling_noise
-from gp_distributions.fitting.starts import start_at_medians
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.kernels.reading import default_distances, with_distances
 from gp_distributions.models.choice import ISOTROPIC, MIXTURE, PRINCIPAL, PRODUCT, Choice
@@ -48,8 +46,6 @@ _EXPONENTS, _COMPONENTS, _SHARES = (0.5, 1.0), 50, (1.0, 1 / 3)
 _FEATURES = 500
 # A smaller gain, in nats per target, does not pay for several models.
 _GAIN = 0.02
-# Factors of normals to choose from.
-_FACTORS = (1.0, 3.0, 6.0)
 
 
 class _Member(NamedTuple):
@@ -137,7 +133,7 @@ def chosen(
     log_densities: Mapping[str, float] | None = None,
     num_clouds: int = 0,
 ) -> Choice:
-    """Return what was chosen, with the scales and the factor of normals of a default kernel.
+    """Return what was chosen, with what a default kernel has learned of scales and shapes.
 
     Args:
         kernel: The default kernel.
@@ -157,34 +153,8 @@ def chosen(
         num_clouds,
         factors[0] if factors else None,
         tuple(scales) if set(scales) != {1.0} else (),
+        any(each.any_pose for each in distances),
     )
-
-
-def choose_normals_factor(
-    model: DistributionGP, *, seed: int = 0, tick: Callable[[], object] = lambda: None
-) -> None:
-    """Choose the factor of normals by the marginal likelihood of the isotropic default, in place.
-
-    Args:
-        model: A model in training mode, whose kernel is the default one.
-        seed: Random seed of the clouds, of which at most 500 count.
-        tick: Function that is called at each evaluation of the marginal likelihood.
-    """
-    distances = [each for each in default_distances(model.covar_module) if each.num_normals]
-    if not distances or stays_at_start(model):
-        return
-    model = on_subset(model, seed=seed)
-    start = values_of(model)
-    for distance in distances:
-        losses = {}
-        for factor in _FACTORS:
-            set_values(model, start)
-            distance.normals_factor = factor
-            start_at_medians(model)
-            ascent = Ascent(model, tick, None)
-            losses[factor] = ascent.maxima(model, [values_of(model)], loose=True)[0].loss
-        set_values(model, start)
-        distance.normals_factor = min(losses, key=losses.__getitem__)
 
 
 def _fitted(models: Iterable[DistributionGP], seed: int, ascent: Ascent) -> list[_Member]:

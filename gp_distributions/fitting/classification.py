@@ -16,6 +16,7 @@ import torch
 from gp_distributions.fitting.ascent import ascending
 from gp_distributions.fitting.atom_lengthscale import Lengthscale, lengthscales_to_try
 from gp_distributions.fitting.choosing import choose_metric
+from gp_distributions.fitting.geometry import choose_geometry
 from gp_distributions.fitting.marginal_likelihood import fit, maximise_likelihood
 from gp_distributions.fitting.scales import choose_scales, distances_to_scale
 from gp_distributions.fitting.sparse import exact_model, fit_sparse
@@ -82,7 +83,7 @@ def fit_classifier(
     start, before = copy.deepcopy(model.state_dict()), (model.alpha_epsilon, model.temperature)
     try:
         if model.chooses_metric:
-            _choose(model, select, options)
+            _choose(model, select, concentrations[0], options)
         else:
             select().restore(model)
     except BaseException:
@@ -93,17 +94,28 @@ def fit_classifier(
     return model
 
 
-def _choose(model: Classifier, select: Callable[[], _Fitted], options: dict[str, Any]) -> None:
-    """Fit a classifier without a kernel, whose metric the labels choose."""
+def _choose(
+    model: Classifier,
+    select: Callable[[], _Fitted],
+    concentration: float,
+    options: dict[str, Any],
+) -> None:
+    """Fit a classifier without a kernel, whose metric the labels choose.
+
+    The pose of shapes and the factor of their normals are chosen first, at a concentration.
+    """
     given = {name: options[name] for name in ("seed", "options", "progress") if name in options}
     if options.get("init", "median") == "median":
         for distance in default_distances(model.covar_module):
             distance.scales.fill_(1.0)
+    model.alpha_epsilon = concentration
+    exact = exact_model(model) if isinstance(model, SparseClassificationGP) else model
+    with ascending(
+        exact, "Choosing", given.get("options"), progress=given.get("progress", True)
+    ) as ascent:
+        choose_geometry(exact, seed=given.get("seed", 0), tick=ascent.tick)
     if isinstance(model, SparseClassificationGP):
-        exact = exact_model(model)
-        normals = any(each.num_normals for each in default_distances(model.covar_module))
-        if normals or distances_to_scale(exact):
-            exact.chooses_metric = True
+        if distances_to_scale(exact):
             kept = {name: options[name] for name in ("init", "restarts") if name in options}
             maximise_likelihood(exact, **given, **kept, description="Fitting a sample")
             _choose_scales(exact, **given)

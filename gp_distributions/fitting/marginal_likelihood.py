@@ -22,7 +22,8 @@ from gp_distributions.fitting.ascent import (
     values_of,
     warn_unless_converged,
 )
-from gp_distributions.fitting.choosing import choose_metric, choose_normals_factor
+from gp_distributions.fitting.choosing import choose_metric
+from gp_distributions.fitting.geometry import choose_geometry
 from gp_distributions.fitting.lbfgs import Pair
 from gp_distributions.fitting.sampling_noise import learn_sampling_noise
 from gp_distributions.fitting.scales import (
@@ -196,13 +197,13 @@ def maximise_likelihood(
     with ascending(model, description, options, progress=progress) as ascent:
         with fixed_scales(scaled), collected(JitterWarning) as jitter:
             default = isinstance(model, DistributionGP) and model.chooses_metric
-            # Scales of a classifier follow at the best concentration.
+            # A classifier chooses these itself, for all concentrations.
             chooses = default and not isinstance(model, ClassificationGP)
             if chooses and init == "median":
                 for distance in default_distances(model.covar_module):
                     distance.scales.fill_(1.0)
-            if default:
-                choose_normals_factor(model, seed=seed, tick=ascent.tick)
+            if chooses:
+                choose_geometry(model, seed=seed, tick=ascent.tick)
             again = bool(scaled or (chooses and distances_to_scale(model)))
             best = _best(ascent, init, restarts, seed, loose=again)
             pairs = best.minimum.pairs

@@ -24,6 +24,18 @@ _SEEN = 0.3
 _TURNED = 64
 
 
+def may_be_turned(distance: Distance, rows: Tensor, num_normals: int = 0) -> bool:
+    """Whether 20 shapes or more may lie in random pose: :func:`axes_p_value` does not reject it.
+
+    Args:
+        distance: The distance that reads the rows.
+        rows: An ``N x width`` tensor.
+        num_normals: Number of columns of normals after the positions.
+    """
+    enough = len(rows) >= _ENOUGH and _turns(distance, num_normals)
+    return enough and not axes_p_value(distance, rows, num_normals) < LEVEL
+
+
 def axes_p_value(distance: Distance, rows: Tensor, num_normals: int = 0) -> float:
     """Test whether the principal axes of clouds are uniform over all directions.
 
@@ -36,20 +48,22 @@ def axes_p_value(distance: Distance, rows: Tensor, num_normals: int = 0) -> floa
         The p-value. NaN if the atoms do not lie in two or three dimensions, normals have no
         orientation, or fewer than 20 clouds or half of them have a distinct axis.
     """
-    space = distance.dim - num_normals
-    if (
-        distance.inputs != "clouds"
-        or space not in (2, 3)
-        or num_normals not in (0, space)
-        or isinstance(distance, SharedSupportDistance)
-    ):
+    if not _turns(distance, num_normals):
         return math.nan
+    space = distance.dim - num_normals
     points, weights = distance.block.split(rows)
     axes, distinct = distinct_axes(points[..., :space].double(), normalized(weights).double())
     count = int(distinct.sum())
     if count < max(_ENOUGH, _SHARE * len(rows)):
         return math.nan
     return uniform_axes_p_value(axes[distinct])
+
+
+def _turns(distance: Distance, num_normals: int) -> bool:
+    """Whether the clouds that a distance reads lie in two or three dimensions, with oriented normals."""
+    space = distance.dim - num_normals
+    clouds = distance.inputs == "clouds" and not isinstance(distance, SharedSupportDistance)
+    return clouds and space in (2, 3) and num_normals in (0, space)
 
 
 def sees_random_poses(distance: Distance, rows: Tensor, num_normals: int = 0) -> bool:

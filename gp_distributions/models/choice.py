@@ -27,6 +27,8 @@ class Choice:
             for clouds without normals. Of mixed inputs, that of the first block that has normals.
         scales: By how much each coordinate of a bag counts, beyond its spread; empty if all count alike.
             Coordinates of the blocks of mixed inputs follow each other.
+        any_pose: Whether shapes, in one of the blocks, are compared in any pose, by
+            :class:`RigidSlicedWasserstein`.
 
     Example:
         >>> from gp_distributions.models.choice import Choice
@@ -40,6 +42,7 @@ class Choice:
     num_clouds: int = 0
     normals_factor: float | None = None
     scales: Sequence[float] = ()
+    any_pose: bool = False
 
     @property
     def gain(self) -> float:
@@ -51,7 +54,8 @@ class Choice:
 
     def __str__(self) -> str:
         scales = " ".join(f"{scale:.2g}" for scale in self.scales)
-        return self._compared + (f"; scales of coordinates {scales}" if scales else "")
+        found = self._compared + (f"; scales of coordinates {scales}" if scales else "")
+        return found + ("; shapes in any pose" if self.any_pose else "")
 
     @property
     def _compared(self) -> str:

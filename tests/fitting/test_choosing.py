@@ -32,7 +32,8 @@ from gp_distributions import (
     save,
 )
 from gp_distributions.fitting import ascent, choosing, lbfgs
-from gp_distributions.fitting.choosing import choose_metric, choose_normals_factor
+from gp_distributions.fitting.choosing import choose_metric
+from gp_distributions.fitting.geometry import choose_geometry
 from gp_distributions.fitting.sampling_noise import learn_sampling_noise
 from gp_distributions.fitting.scales import learn_scales
 from gp_distributions.kernels.reading import default_distances
@@ -315,7 +316,7 @@ def test_the_factor_of_normals_has_the_largest_likelihood(what: str, mixed: bool
     X = PointClouds.from_curves(list(outlines.numpy()), atoms=60, normals=True)
     y = {"waves": waves, "size": size}[what]
     model = DistributionGP(MixedInputs(outline=X) if mixed else X, y).train()
-    choose_normals_factor(model)
+    choose_geometry(model)
     losses = {}
     for factor in (1.0, 3.0, 6.0):
         kernel = DistributionGP(X, y).covar_module
