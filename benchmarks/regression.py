@@ -24,9 +24,10 @@ def kernel_of(distance: Distance, profile: str = "matern52") -> Kernel:
     return ScaleKernel(gd.DistributionKernel(distance, profile))
 
 
-def fitted(distance: Distance, X: Any, y: Tensor, profile: str = "matern52") -> gd.DistributionGP:
-    """Return a model of a distance after ``fit``."""
-    return gd.fit(gd.DistributionGP(X, y, kernel_of(distance, profile)), progress=False)
+def fitted(distance: Distance | None, X: Any, y: Tensor, profile: str = "matern52") -> Any:
+    """Return a model of a distance, or one without a kernel, after ``fit``."""
+    kernel = None if distance is None else kernel_of(distance, profile)
+    return gd.fit(gd.DistributionGP(X, y, kernel), progress=False)
 
 
 def score_of(y: Any, mean: Any, std: Any) -> Scores:

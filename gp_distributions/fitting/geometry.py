@@ -20,6 +20,8 @@ from gp_distributions.warnings import UndeterminedWarning, silenced
 _FACTORS, _FACTOR = (1.0, 3.0, 6.0), 3.0
 # Shapes keep their pose unless they gain so many nats for each target without it.
 _GAIN = 0.1
+# As many random clouds, at most, choose for shapes that may be turned, whose features take long.
+_TURNED = 100
 
 
 def choose_geometry(
@@ -33,19 +35,21 @@ def choose_geometry(
 
     Args:
         model: A model in training mode, whose kernel is the default one.
-        seed: Random seed of the clouds, of which at most 500 count.
+        seed: Random seed of the clouds, of which at most 500 count, and 100 if shapes may be turned.
         tick: Function that is called at each evaluation of the marginal likelihood.
     """
     if stays_at_start(model):
         return
     model = on_subset(model, seed=seed)
     rows = drop_copies(model.compared_rows.rows)
+    order = torch.randperm(rows.shape[-2], generator=torch.Generator().manual_seed(seed))
+    few = model.subset(order[:_TURNED].sort().values.to(rows.device))
     for kernel, block in distribution_kernels(model.covar_module):
         distance = kernel.distance
         if isinstance(distance, StandardizedDistance) and distance.geometric:
             distance.any_pose = False
             turned = may_be_turned(distance, block.select(rows), distance.num_normals)
-            _choose(model, distance, turned, tick)
+            _choose(few if turned else model, distance, turned, tick)
 
 
 def _choose(

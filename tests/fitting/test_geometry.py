@@ -1,0 +1,118 @@
+"""Shapes are compared in any pose where targets that are left out say so, and else in their own."""
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from gp_distributions import (
+    ClassificationGP,
+    DistributionGP,
+    MixedInputs,
+    PointClouds,
+    SharedKernelGP,
+    SparseClassificationGP,
+    SparseDistributionGP,
+    VariationalDistributionGP,
+    fit,
+    load,
+    save,
+)
+from gp_distributions.kernels.reading import default_distances
+
+pytestmark = pytest.mark.usefixtures("shortest_fits")
+
+
+def ovals(
+    num: int = 40, seed: int = 0, *, turned: bool = True
+) -> tuple[PointClouds, Tensor, Tensor]:
+    """Outlines of ovals, their lengths and the angles by which they are turned."""
+    lengths, angles = np.random.default_rng(seed).uniform(
+        [[1.5], [0.0]], [[3.0], [np.pi]], (2, num)
+    )
+    t = 2 * np.pi * np.arange(24) / 24
+    z = np.outer(lengths, np.cos(t)) + 1j * np.sin(t)
+    z *= np.exp(1j * angles * turned)[:, None]
+    X = PointClouds.from_curves(list(np.stack([z.real, z.imag], axis=-1)), normals=True)
+    return X, torch.from_numpy(lengths), torch.from_numpy(angles)
+
+
+def in_any_pose(model: Any) -> bool:
+    (distance,) = default_distances(model.covar_module)
+    assert model.choice.any_pose is distance.any_pose
+    return distance.any_pose
+
+
+MODELS = {
+    "one": lambda X, y: DistributionGP(X, y),
+    "several": lambda X, y: SharedKernelGP(X, torch.stack([y, -y], -1)),
+    "classes": lambda X, y: ClassificationGP(X, (y > 2.2).tolist()),
+    "mixed": lambda X, y: DistributionGP(MixedInputs(outline=X, age=y.flip(0)), y),
+    "sparse": lambda X, y: SparseDistributionGP(X, y, num_inducing=10),
+    "sparse classes": lambda X, y: SparseClassificationGP(X, (y > 2.2).tolist(), num_inducing=10),
+    "counts": lambda X, y: VariationalDistributionGP(X, (8 * y).round(), likelihood="poisson"),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_all_models(name: str, tmp_path: Path) -> None:
+    X, lengths, _ = ovals()
+    given = (X, lengths)
+    model = fit(MODELS[name](*given), progress=False)
+    assert in_any_pose(model)
+    assert "shapes in any pose" in str(model.choice)
+    new = MixedInputs(outline=X[:5], age=lengths[:5]) if name == "mixed" else X[:5]
+    save(model, tmp_path / "model.gpd")
+    for other in (load(tmp_path / "model.gpd"), pickle.loads(pickle.dumps(model))):
+        assert other.choice == model.choice
+        assert torch.equal(other.posterior(new).mean, model.posterior(new).mean)
+
+
+def test_predictions_do_not_change_with_the_pose() -> None:
+    X, lengths, _ = ovals()
+    model = fit(DistributionGP(X, lengths), progress=False)
+    one, other = (ovals(30, seed=1, turned=turned)[0] for turned in (True, False))
+    means = [model.predict(each)[0] for each in (one, other)]
+    torch.testing.assert_close(*means, rtol=0, atol=0.01)
+    fresh = DistributionGP(X, lengths)
+    fresh.load_state_dict(model.members[0].state_dict())
+    torch.testing.assert_close(fresh.predict(one), model.members[0].predict(one))
+
+
+@pytest.mark.parametrize("why", ["the pose tells", "nothing tells", "aligned", "few"])
+def test_else_the_pose_counts(why: str) -> None:
+    X, y, angles = ovals(15 if why == "few" else 40, turned=why != "aligned")
+    if why == "the pose tells":
+        y = torch.sin(2 * angles)
+    elif why == "nothing tells":
+        y = torch.randn(40, generator=torch.Generator().manual_seed(0)).double()
+    model = fit(DistributionGP(X, y), progress=False)
+    assert not in_any_pose(model)
+
+
+def test_a_fit_forgets_an_earlier_choice() -> None:
+    X, lengths, angles = ovals()
+    model = fit(DistributionGP(X, lengths), progress=False)
+    assert in_any_pose(model)
+    model.set_train_data(targets=torch.sin(2 * angles), strict=False)
+    assert not in_any_pose(fit(model, progress=False))
+
+
+def test_an_interrupted_fit_leaves_a_model_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a checkpoint, so that the next fit of the same object continues."""
+    X, lengths, _ = ovals()
+    model = SparseDistributionGP(X, lengths, num_inducing=10)
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            "gp_distributions.fitting.sparse.sums_over_pieces", lambda *given, **more: 1 / 0
+        )
+        with pytest.raises(ZeroDivisionError):
+            fit(model, checkpoint=tmp_path / "fit", progress=False)
+    assert not default_distances(model.covar_module)[0].any_pose
+    assert in_any_pose(fit(model, checkpoint=tmp_path / "fit", progress=False))
