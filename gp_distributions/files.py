@@ -51,17 +51,12 @@ def written_whole(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
     Raises:
         FileNotFoundError: If the folder of the path does not exist.
-        OSError: If the path exists and is not a regular file, or if writing fails. An existing file is
-            then unchanged.
+        OSError: If the path is a folder, or if writing fails. An existing file is then unchanged.
     """
     target = Path(path).resolve()
     if not target.parent.is_dir():
         raise FileNotFoundError(
             f"Expected a path in an existing folder, got {path}. Create the folder first."
-        )
-    if target.exists() and not target.is_file():
-        raise OSError(
-            f"Expected the path of a regular file, but {path} is not one. Nothing was written."
         )
     unfinished = target.with_name(f".{target.name}.{uuid.uuid4().hex}.unfinished")
     try:

@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 import torch
 import trimesh
-from gpytorch.kernels import ScaleKernel
 
 import gp_distributions as gd
 
@@ -54,8 +53,7 @@ def test_an_engineer_with_meshes_in_unknown_pose(tmp_path: Path) -> None:
         for name in ("measured", "candidates")
     )
     X = gd.PointClouds.from_meshes(measured, atoms=200)
-    kernel = ScaleKernel(gd.DistributionKernel(gd.RigidSlicedWasserstein(3)))
-    model = gd.fit(gd.DistributionGP(X, y, kernel), progress=False)
+    model = gd.fit(gd.DistributionGP(X, y), progress=False)
     new = gd.PointClouds.from_meshes(candidates, atoms=200)
     mean, std = model.predict(new)
 

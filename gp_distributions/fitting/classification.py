@@ -61,8 +61,8 @@ def fit_classifier(
     With a checkpoint, each concentration has a folder within it.
 
     A model without a kernel then chooses scales of coordinates at the best concentration. If they
-    change, all concentrations are fitted again. A sparse one chooses them, and the factor of normals,
-    before it is fitted, by an exact model of its sample at the concentration it has.
+    change, all concentrations are fitted again. A sparse one chooses them before it is fitted, by an
+    exact model of its sample. How shapes are compared is chosen before, at the middle concentration.
 
     Raises:
         ValueError: If ``alpha_epsilons`` is empty or contains a value that is not positive, if
@@ -83,7 +83,7 @@ def fit_classifier(
     start, before = copy.deepcopy(model.state_dict()), (model.alpha_epsilon, model.temperature)
     try:
         if model.chooses_metric:
-            _choose(model, select, concentrations[0], options)
+            _choose(model, select, concentrations[len(concentrations) // 2], options)
         else:
             select().restore(model)
     except BaseException:
@@ -102,7 +102,7 @@ def _choose(
 ) -> None:
     """Fit a classifier without a kernel, whose metric the labels choose.
 
-    The pose of shapes and the factor of their normals are chosen first, at a concentration.
+    The pose of shapes and the factor of their normals are chosen first, at the given concentration.
     """
     given = {name: options[name] for name in ("seed", "options", "progress") if name in options}
     if options.get("init", "median") == "median":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 
 import torch
 
@@ -20,7 +20,7 @@ from gp_distributions.warnings import UndeterminedWarning, silenced
 _FACTORS, _FACTOR = (1.0, 3.0, 6.0), 3.0
 # Shapes keep their pose unless they gain so many nats for each target without it.
 _GAIN = 0.1
-# As many random clouds, at most, choose for shapes that may be turned, whose features take long.
+# At most so many random clouds judge distances in any pose, whose features take long.
 _TURNED = 100
 
 
@@ -29,13 +29,13 @@ def choose_geometry(
 ) -> None:
     """Choose how the isotropic default compares shapes, in place.
 
-    Shapes that :func:`may_be_turned` are compared in any pose, not in the one that they have, if the log
-    densities of targets that are left out gain 0.1 on average. The factor of normals is the one of 1, 3
-    and 6 with the largest marginal likelihood.
+    Log densities of targets that are left out decide, each at its hyperparameters. Shapes that
+    :func:`may_be_turned` are compared in any pose, not in the one that they have, if the mean gains 0.1.
+    The factor of normals is the best of 1, 3 and 6.
 
     Args:
         model: A model in training mode, whose kernel is the default one.
-        seed: Random seed of the clouds, of which at most 500 count, and 100 if shapes may be turned.
+        seed: Random seed of the clouds, of which at most 500 count, and 100 where the pose does not.
         tick: Function that is called at each evaluation of the marginal likelihood.
     """
     if stays_at_start(model):
@@ -44,40 +44,36 @@ def choose_geometry(
     rows = drop_copies(model.compared_rows.rows)
     order = torch.randperm(rows.shape[-2], generator=torch.Generator().manual_seed(seed))
     few = model.subset(order[:_TURNED].sort().values.to(rows.device))
+    density = cache(partial(_density, tick))
     for kernel, block in distribution_kernels(model.covar_module):
         distance = kernel.distance
         if isinstance(distance, StandardizedDistance) and distance.geometric:
-            distance.any_pose = False
-            turned = may_be_turned(distance, block.select(rows), distance.num_normals)
-            _choose(few if turned else model, distance, turned, tick)
+            distance.any_pose, factor = False, _FACTOR
+            any_pose = may_be_turned(distance, block.select(rows), distance.num_normals) and (
+                density(few, distance, True, _FACTOR) - density(few, distance, False, _FACTOR)
+                > _GAIN
+            )
+            if distance.num_normals:
+                judge = few if any_pose else model
+                factor = max(_FACTORS, key=partial(density, judge, distance, any_pose))
+            distance.any_pose, distance.normals_factor = any_pose, factor
 
 
-def _choose(
+def _density(
+    tick: Callable[[], object],
     model: DistributionGP,
     distance: StandardizedDistance,
-    turned: bool,
-    tick: Callable[[], object],
-) -> None:
-    """Choose whether the pose counts, if shapes may be turned, and the factor of normals, in place."""
+    any_pose: bool,
+    factor: float,
+) -> float:
+    """Return the mean log density of targets that are left out, and restore the hyperparameters."""
     start = values_of(model)
-    index = torch.arange(model.train_targets.shape[-1], device=model.train_targets.device)
-
-    @cache
-    def fitted(any_pose: bool, factor: float) -> tuple[float, float]:
-        """Return the loss and the mean log density of targets that are left out."""
-        set_values(model, start)
-        distance.any_pose, distance.normals_factor = any_pose, factor
-        start_at_medians(model)
-        ascent = Ascent(model, tick, None)
-        best = ascent.maxima(model, [values_of(model)], loose=True)[0]
-        with torch.no_grad():
-            densities = model.eval().log_densities(*model.latent_left_out(), index)
-        model.train()
-        return best.loss, densities.mean().item()
-
+    distance.any_pose, distance.normals_factor = any_pose, factor
     with silenced(UndeterminedWarning):  # if shapes differ only in their pose
-        any_pose = turned and fitted(True, _FACTOR)[1] - fitted(False, _FACTOR)[1] > _GAIN
-        losses = {each: fitted(any_pose, each)[0] for each in _FACTORS if distance.num_normals}
-    set_values(model, start)
-    distance.any_pose = any_pose
-    distance.normals_factor = min(losses, key=losses.__getitem__) if losses else _FACTOR
+        start_at_medians(model)
+    Ascent(model, tick, None).maxima(model, [values_of(model)], loose=True)
+    with torch.no_grad():
+        index = torch.arange(model.train_targets.shape[-1], device=model.train_targets.device)
+        found = model.eval().log_densities(*model.latent_left_out(), index)
+    set_values(model.train(), start)
+    return found.mean().item()

@@ -59,8 +59,7 @@ def save(model: Module | BaseEstimator, path: str | os.PathLike[str]) -> None:
             such as one that you defined; or a pipeline has other steps. The message says how to save it
             instead. Nothing is written.
         sklearn.exceptions.NotFittedError: If an estimator is not fitted.
-        OSError: If the path exists and is not a regular file, or if writing fails. An existing file is
-            then unchanged.
+        OSError: If the path is a folder, or if writing fails. An existing file is then unchanged.
 
     Example:
         >>> import os, tempfile

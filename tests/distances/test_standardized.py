@@ -1,7 +1,6 @@
 """What StandardizedDistance adds to the shared tests: its units, and when they are chosen."""
 
 import copy
-from pathlib import Path
 
 import pytest
 import torch
@@ -9,8 +8,6 @@ from cases import GRID
 
 from gp_distributions import (
     MMD,
-    DistributionGP,
-    DistributionKernel,
     GaussianMixtures,
     Gaussians,
     Hellinger,
@@ -18,8 +15,6 @@ from gp_distributions import (
     RigidSlicedWasserstein,
     ScaledDistance,
     SlicedWasserstein,
-    load,
-    save,
 )
 from gp_distributions.distances import Distance, StandardizedDistance
 
@@ -125,17 +120,6 @@ def test_scales_are_learned_of_standardised_coordinates() -> None:
     inner.scales = [3.0, 1.0, 0.5]
     expected = inner.squared(X.normalize().pack())
     torch.testing.assert_close(distance.squared(X.pack()), expected, rtol=1e-10, atol=1e-12)
-
-
-def test_saved_models_keep_the_spread(tmp_path: Path) -> None:
-    X = clouds()
-    distance = StandardizedDistance(SlicedWasserstein(3), num_normals=1, normals_factor=2.0)
-    distance.normals_factor = 4.0
-    model = DistributionGP(X, torch.arange(8.0).double(), DistributionKernel(distance))
-    save(model, tmp_path / "model.safetensors")
-    loaded = load(tmp_path / "model.safetensors")
-    new = clouds(seed=1)
-    assert torch.equal(loaded.predict(new)[0], model.predict(new)[0])
 
 
 def test_bad_arguments() -> None:

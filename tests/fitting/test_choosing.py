@@ -12,7 +12,6 @@ from botorch.acquisition import LogExpectedImprovement
 from botorch.exceptions.errors import UnsupportedError
 from botorch.sampling.pathwise import draw_matheron_paths
 from gpytorch.kernels import ScaleKernel
-from gpytorch.mlls import ExactMarginalLogLikelihood
 
 from gp_distributions import (
     ClassificationGP,
@@ -152,10 +151,6 @@ def test_it_comes_back(chosen: DistributionGP, tmp_path: Path) -> None:
     assert copies[0].chooses_metric
     with pytest.raises(ValueError, match=r"mixture of kernels.*gp_distributions\.save"):
         DistributionGP(*blobs(60)).load_state_dict(chosen.state_dict())
-
-
-def test_choices_repeat(chosen: DistributionGP) -> None:
-    assert fit(DistributionGP(*blobs(60)), progress=False).choice == chosen.choice
 
 
 def test_several_outputs_and_classes() -> None:
@@ -305,9 +300,8 @@ def test_other_coordinates_count_alike(kind: str) -> None:
     assert model.choice.scales == ()
 
 
-@pytest.mark.parametrize("mixed", [False, True])
 @pytest.mark.parametrize("what", ["waves", "size"])
-def test_the_factor_of_normals_has_the_largest_likelihood(what: str, mixed: bool) -> None:
+def test_the_factor_of_normals_predicts_best(what: str) -> None:
     generator = torch.Generator().manual_seed(0)
     waves, size = torch.rand(2, 30, generator=generator).double()
     angles = torch.linspace(0, 2 * torch.pi, 61).double()[:-1]
@@ -315,15 +309,15 @@ def test_the_factor_of_normals_has_the_largest_likelihood(what: str, mixed: bool
     outlines = radius[..., None] * torch.stack([angles.cos(), angles.sin()], dim=-1)
     X = PointClouds.from_curves(list(outlines.numpy()), atoms=60, normals=True)
     y = {"waves": waves, "size": size}[what]
-    model = DistributionGP(MixedInputs(outline=X) if mixed else X, y).train()
+    model = DistributionGP(MixedInputs(outline=X), y).train()
     choose_geometry(model)
-    losses = {}
+    densities = {}
     for factor in (1.0, 3.0, 6.0):
         kernel = DistributionGP(X, y).covar_module
         kernel.base_kernel.distance.normals_factor = factor
-        passed = fit(DistributionGP(X, y, kernel), restarts=0).train()
-        likelihood = ExactMarginalLogLikelihood(passed.likelihood, passed)
-        losses[factor] = -likelihood(passed(*passed.train_inputs), passed.train_targets).item()
+        passed = fit(DistributionGP(X, y, kernel), restarts=0)
+        mean, std = passed.leave_one_out()
+        densities[factor] = torch.distributions.Normal(mean, std).log_prob(y).mean().item()
     (distance,) = default_distances(model.covar_module)
-    assert distance.normals_factor == min(losses, key=losses.__getitem__)
+    assert distance.normals_factor == max(densities, key=densities.__getitem__)
     assert distance.normals_factor == {"waves": 6.0, "size": 1.0}[what]

@@ -61,8 +61,7 @@ MODELS = {
 @pytest.mark.parametrize("name", MODELS)
 def test_all_models(name: str, tmp_path: Path) -> None:
     X, lengths, _ = ovals()
-    given = (X, lengths)
-    model = fit(MODELS[name](*given), progress=False)
+    model = fit(MODELS[name](X, lengths), progress=False)
     assert in_any_pose(model)
     assert "shapes in any pose" in str(model.choice)
     new = MixedInputs(outline=X[:5], age=lengths[:5]) if name == "mixed" else X[:5]
@@ -72,47 +71,21 @@ def test_all_models(name: str, tmp_path: Path) -> None:
         assert torch.equal(other.posterior(new).mean, model.posterior(new).mean)
 
 
-def test_predictions_do_not_change_with_the_pose() -> None:
-    X, lengths, _ = ovals()
-    model = fit(DistributionGP(X, lengths), progress=False)
-    one, other = (ovals(30, seed=1, turned=turned)[0] for turned in (True, False))
-    means = [model.predict(each)[0] for each in (one, other)]
-    torch.testing.assert_close(*means, rtol=0, atol=0.01)
-    fresh = DistributionGP(X, lengths)
+def test_states_have_the_pose_and_fits_choose_it_anew() -> None:
+    X, lengths, angles = ovals()
+    model, fresh = fit(DistributionGP(X, lengths), progress=False), DistributionGP(X, lengths)
     fresh.load_state_dict(model.members[0].state_dict())
-    torch.testing.assert_close(fresh.predict(one), model.members[0].predict(one))
+    assert in_any_pose(model)
+    torch.testing.assert_close(fresh.predict(X), model.members[0].predict(X))
+    fresh.load_state_dict(DistributionGP(X, lengths).state_dict())
+    assert not default_distances(fresh.covar_module)[0].any_pose
+    model.set_train_data(targets=torch.sin(2 * angles), strict=False)
+    assert not in_any_pose(fit(model, progress=False))
 
 
 @pytest.mark.parametrize("why", ["the pose tells", "nothing tells", "aligned", "few"])
 def test_else_the_pose_counts(why: str) -> None:
     X, y, angles = ovals(15 if why == "few" else 40, turned=why != "aligned")
-    if why == "the pose tells":
-        y = torch.sin(2 * angles)
-    elif why == "nothing tells":
-        y = torch.randn(40, generator=torch.Generator().manual_seed(0)).double()
-    model = fit(DistributionGP(X, y), progress=False)
-    assert not in_any_pose(model)
-
-
-def test_a_fit_forgets_an_earlier_choice() -> None:
-    X, lengths, angles = ovals()
-    model = fit(DistributionGP(X, lengths), progress=False)
-    assert in_any_pose(model)
-    model.set_train_data(targets=torch.sin(2 * angles), strict=False)
-    assert not in_any_pose(fit(model, progress=False))
-
-
-def test_an_interrupted_fit_leaves_a_model_as_it_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With a checkpoint, so that the next fit of the same object continues."""
-    X, lengths, _ = ovals()
-    model = SparseDistributionGP(X, lengths, num_inducing=10)
-    with monkeypatch.context() as patch:
-        patch.setattr(
-            "gp_distributions.fitting.sparse.sums_over_pieces", lambda *given, **more: 1 / 0
-        )
-        with pytest.raises(ZeroDivisionError):
-            fit(model, checkpoint=tmp_path / "fit", progress=False)
-    assert not default_distances(model.covar_module)[0].any_pose
-    assert in_any_pose(fit(model, checkpoint=tmp_path / "fit", progress=False))
+    noise = torch.randn(40, generator=torch.Generator().manual_seed(0)).double()
+    y = {"the pose tells": torch.sin(2 * angles), "nothing tells": noise}.get(why, y)
+    assert not in_any_pose(fit(DistributionGP(X, y), progress=False))

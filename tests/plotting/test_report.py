@@ -424,14 +424,6 @@ def test_sensitivities_are_those_of_random_objects(bars: dict[str, float], tmp_p
     assert bars["coordinate 1"] > 2 * bars["coordinate 0"]
 
 
-def test_coordinates_that_rotate_are_one_input(bars: dict[str, float], tmp_path: Path) -> None:
-    X = PointClouds(RNG.normal(size=(24, 6, 3)))
-    kernel = DistributionKernel(RigidSlicedWasserstein(3, marks=1, max_degree=2, num_slices=8))
-    model = SparseClassificationGP(X, LABELS, kernel, num_inducing=24)
-    report(model, X, LABELS, tmp_path / "a.html", names="xym")
-    assert list(bars) == ["x, y", "m"]
-
-
 def test_coordinates_drawn_are_those_that_matter(tmp_path: Path) -> None:
     X = PointClouds(RNG.normal(size=(24, 6, 5)))
     y = X.points[..., 2].mean(-1) + X.points[..., 4].mean(-1)
@@ -466,13 +458,6 @@ def test_the_sentence_is_about_the_worst_output(tmp_path: Path) -> None:
         assert re.search(
             rf"The largest error: p20\s+{name}: predicted \S+, .* measured 50\.", found
         )
-
-
-def test_levels_are_written_with_all_digits(tmp_path: Path) -> None:
-    found = page(report(MODEL, CLOUDS, Y, tmp_path / "a.html", level=0.975, relevance=False))
-    assert "98%" not in found.text
-    assert "The 97.5% interval contains" in found.text
-    assert [row[0] for row in found.rows if row[0].startswith("97")] == ["97.5%"]
 
 
 TWO, CLASSIFIER = np.stack([Y, Y], 1), ClassificationGP(CLOUDS, LABELS)

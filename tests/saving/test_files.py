@@ -4,9 +4,7 @@ import copy
 import functools
 import os
 import pickle
-import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -55,8 +53,6 @@ from gp_distributions import (
     MMDKernel,
     PointClouds,
     ReferenceMeasure,
-    RigidSlicedWasserstein,
-    ScaledDistance,
     SharedKernelGP,
     SinkhornKernel,
     SinkhornPotential,
@@ -425,15 +421,6 @@ class TestParts:
         for a, b in zip(loaded.parameters(), model.parameters(), strict=True):
             assert torch.equal(a, b)
 
-    def test_normals_of_rigid_distances(self, path: Path) -> None:
-        rows = PointClouds.from_curves(ROWS[:, :15].reshape(30, 5, 3)[..., :2], normals=True).pack()
-        distance = ScaledDistance(RigidSlicedWasserstein(4, normals=2, num_slices=10, max_degree=3))
-        distance.scales = [1.0, 1.0, 3.0, 3.0]
-        model = make_model(DistributionKernel(distance), rows=rows)
-        loaded = returned(model, path)
-        assert torch.equal(loaded.covar_module.base_kernel.distance.scales, distance.scales)
-        assert torch.equal(loaded.predict(rows)[0], model.predict(rows)[0])
-
     def test_settings_of_distances_and_profiles(self, path: Path) -> None:
         distance = SlicedWasserstein(
             2, p=1, num_slices=np.int64(7), num_quantiles=None, center=True
@@ -521,32 +508,6 @@ class TestFiles:
                 assert path.stat().st_mode & 0o777 == mode
         finally:
             os.umask(before)
-
-    def test_only_regular_files_are_replaced(self, tmp_path: Path) -> None:
-        fifo, folder, link = (tmp_path / name for name in ("fifo", "folder", "link"))
-        os.mkfifo(fifo)
-        folder.mkdir()
-        link.symlink_to(fifo)
-        for path in (fifo, folder, link):
-            with pytest.raises(OSError, match=f"regular file, but {path} is not one"):
-                save(make_model(), path)
-        assert fifo.is_fifo()
-        assert link.is_symlink()
-        assert {each.name for each in tmp_path.rglob("*")} == {"fifo", "folder", "link"}
-
-    def test_simultaneous_writes_do_not_mix(
-        self, path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(os, "fsync", lambda _: time.sleep(0.005))
-
-        def write(number: int) -> None:
-            write_tensors(path, "a", {"number": number}, [torch.full((1000 * number + 1,), number)])
-            description, (tensor,) = read_tensors(path, "a")
-            assert tensor.unique().item() == description["number"]
-
-        with ThreadPoolExecutor(4) as pool:
-            list(pool.map(write, range(20)))
-        assert list(path.parent.iterdir()) == [path]
 
     def test_any_byte_altered_or_cut_off_is_noticed(self, path: Path) -> None:
         write_tensors(path, KIND, {"a": [1, None]}, [ROWS[:2, :2], torch.tensor(3)])
