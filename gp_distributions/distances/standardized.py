@@ -155,7 +155,7 @@ class StandardizedDistance(MultipliedDistance):
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         if self.geometric and isinstance(self.distance, SlicedWasserstein | RigidSlicedWasserstein):
-            self.any_pose = f"{prefix}distance.series" in state_dict
+            self.any_pose = f"{prefix}distance.series" in state_dict  # of harmonics
         super()._load_from_state_dict(state_dict, prefix, *args)
 
     def extra_repr(self) -> str:
