@@ -38,7 +38,6 @@ Values = NDArray[Any]
 SEEDS, FIRST, TEST, DRAWS = 20, 1000, 700, 5
 # Numbers of training airfoils.
 AIRFOILS = (15, 30, 60, 120, 200, 400)
-BLADES = ("log thrust", "log losses")
 
 
 def apart(column: str, name: str, other: str, least: float) -> Judge:
@@ -55,6 +54,7 @@ _RARE = (
     "Perhaps rare blades of nearly no thrust: on another seed, 2 of 600 lie nine standard deviations "
     "below the mean logarithm, and without them R² rises by .07."
 )
+_WIDE = "Above the range by .0002, a fifteenth of its standard error over the test blades."
 _COARSE = (
     "Outlines of 30 random vertices cut nose and trailing edge: those of fewer than 60 lose .1 to .28, "
     "those of 100 or more .02 or less. Smooth curves through the vertices win back .01 to .02 of the "
@@ -72,7 +72,7 @@ TARGETS = (
             ("200 airfoils", "airfoils 200: default", (">= 0.905", "0.92 to 0.97", "<= -0.08"), ""),
             ("400 airfoils", "airfoils 400: default", (">= 0.935", "0.87 to 0.97", "<= -0.27"), ""),
             ("blades, thrust", "blades: log thrust: default", (">= 0.92", "0.92 to 0.97"), _RARE),
-            ("blades, losses", "blades: log losses: default", (">= 0.58", "0.92 to 0.97"), ""),
+            ("blades, losses", "blades: log losses: default", (">= 0.58", "0.92 to 0.97"), _WIDE),
         )
         for (text, column), target in zip(
             (("R²", "r2"), ("coverage", "coverage"), ("negative log density", "nlpd")),
@@ -157,7 +157,7 @@ def run(options: Options) -> list[Row]:
         order = np.random.default_rng(seed).permutation(len(blades.thrust))
         train, test = order[: len(order) // 6], order[len(order) // 6 :]
         losses = np.log((1 - blades.efficiency) / blades.efficiency)
-        for what, values in zip(BLADES, (np.log(blades.thrust), losses), strict=True):
+        for what, values in {"log thrust": np.log(blades.thrust), "log losses": losses}.items():
             add(f"blades: {what}", compared(surfaces, values, train, test))
     rows: list[Row] = []
     for name, scores in found.items():
