@@ -54,7 +54,7 @@ _RARE = (
     "Perhaps rare blades of nearly no thrust: on another seed, 2 of 600 lie nine standard deviations "
     "below the mean logarithm, and without them R² rises by .07."
 )
-_WIDE = "Above the range by .0002, a fifteenth of its standard error over the test blades."
+_WIDE = "Above the range by .0002, less than a tenth of the standard error of 5,000 test blades."
 _COARSE = (
     "Outlines of 30 random vertices cut nose and trailing edge: those of fewer than 60 lose .1 to .28, "
     "those of 100 or more .02 or less. Smooth curves through the vertices win back .01 to .02 of the "
