@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -129,9 +130,9 @@ class StandardizedDistance(MultipliedDistance):
     @any_pose.setter
     def any_pose(self, value: bool) -> None:
         if value != self.any_pose:
-            normals = self.num_normals
-            made = RigidSlicedWasserstein(self.dim, normals=normals) if value else None
-            self.distance = (made or SlicedWasserstein(self.dim)).to(self.spread.device)
+            rigid = partial(RigidSlicedWasserstein, normals=self.num_normals)
+            made = rigid(self.dim) if value else SlicedWasserstein(self.dim)
+            self.distance = made.to(self.spread.device)
 
     @property
     def multipliers(self) -> Tensor:

@@ -328,13 +328,21 @@ def _from_subset(
     return min(found or ascent.maxima(model, starts), key=_LOSS)
 
 
-def on_subset(model: DistributionGP, *, seed: int) -> DistributionGP:
+def on_subset(
+    model: DistributionGP, *, seed: int, above: int = LARGE, size: int = SUBSET
+) -> DistributionGP:
     """Return a model of a random subset of many clouds that shares all parameters with ``model``.
 
     A model of few clouds is returned as it is.
+
+    Args:
+        model: The model.
+        seed: Random seed of the subset.
+        above: Largest number of clouds that are few.
+        size: Number of clouds of the subset.
     """
-    size = model.train_targets.shape[-1]
-    if size <= LARGE:
+    number = model.train_targets.shape[-1]
+    if number <= above:
         return model
-    order = torch.randperm(size, generator=torch.Generator().manual_seed(seed))
-    return model.subset(order[:SUBSET].sort().values.to(model.train_targets.device))
+    order = torch.randperm(number, generator=torch.Generator().manual_seed(seed))
+    return model.subset(order[:size].sort().values.to(model.train_targets.device))

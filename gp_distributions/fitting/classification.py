@@ -108,7 +108,7 @@ def _choose(
     if options.get("init", "median") == "median":
         for distance in default_distances(model.covar_module):
             distance.scales.fill_(1.0)
-    model.alpha_epsilon = concentration
+    model.alpha_epsilon, model.temperature = concentration, 1.0
     exact = exact_model(model) if isinstance(model, SparseClassificationGP) else model
     with ascending(
         exact, "Choosing", given.get("options"), progress=given.get("progress", True)

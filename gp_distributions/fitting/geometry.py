@@ -38,25 +38,27 @@ def choose_geometry(
         seed: Random seed of the clouds, of which at most 500 count, and 100 where the pose does not.
         tick: Function that is called at each evaluation of the marginal likelihood.
     """
-    if stays_at_start(model):
+    geometric = [
+        (kernel.distance, block)
+        for kernel, block in distribution_kernels(model.covar_module)
+        if isinstance(kernel.distance, StandardizedDistance) and kernel.distance.geometric
+    ]
+    if not geometric or stays_at_start(model):
         return
     model = on_subset(model, seed=seed)
     rows = drop_copies(model.compared_rows.rows)
-    order = torch.randperm(rows.shape[-2], generator=torch.Generator().manual_seed(seed))
-    few = model.subset(order[:_TURNED].sort().values.to(rows.device))
     density = cache(partial(_density, tick))
-    for kernel, block in distribution_kernels(model.covar_module):
-        distance = kernel.distance
-        if isinstance(distance, StandardizedDistance) and distance.geometric:
-            distance.any_pose, factor = False, _FACTOR
-            any_pose = may_be_turned(distance, block.select(rows), distance.num_normals) and (
-                density(few, distance, True, _FACTOR) - density(few, distance, False, _FACTOR)
-                > _GAIN
-            )
-            if distance.num_normals:
-                judge = few if any_pose else model
-                factor = max(_FACTORS, key=partial(density, judge, distance, any_pose))
-            distance.any_pose, distance.normals_factor = any_pose, factor
+    for distance, block in geometric:
+        distance.any_pose = any_pose = False
+        judge, factor = model, _FACTOR
+        if may_be_turned(distance, block.select(rows), distance.num_normals):
+            few = on_subset(model, seed=seed, above=_TURNED, size=_TURNED)
+            fixed, turned = (density(few, distance, each, _FACTOR) for each in (False, True))
+            if any_pose := turned - fixed > _GAIN:
+                judge = few
+        if distance.num_normals:
+            factor = max(_FACTORS, key=partial(density, judge, distance, any_pose))
+        distance.any_pose, distance.normals_factor = any_pose, factor
 
 
 def _density(

@@ -196,9 +196,12 @@ def maximise_likelihood(
     scaled = learned_scales(model)
     with ascending(model, description, options, progress=progress) as ascent:
         with fixed_scales(scaled), collected(JitterWarning) as jitter:
-            default = isinstance(model, DistributionGP) and model.chooses_metric
-            # A classifier chooses these itself, for all concentrations.
-            chooses = default and not isinstance(model, ClassificationGP)
+            # A classifier chooses itself, for all concentrations.
+            chooses = (
+                isinstance(model, DistributionGP)
+                and model.chooses_metric
+                and not isinstance(model, ClassificationGP)
+            )
             if chooses and init == "median":
                 for distance in default_distances(model.covar_module):
                     distance.scales.fill_(1.0)
