@@ -328,9 +328,7 @@ def _from_subset(
     return min(found or ascent.maxima(model, starts), key=_LOSS)
 
 
-def on_subset(
-    model: DistributionGP, *, seed: int, above: int = LARGE, size: int = SUBSET
-) -> DistributionGP:
+def on_subset(model: DistributionGP, *, seed: int, most: int | None = None) -> DistributionGP:
     """Return a model of a random subset of many clouds that shares all parameters with ``model``.
 
     A model of few clouds is returned as it is.
@@ -338,9 +336,9 @@ def on_subset(
     Args:
         model: The model.
         seed: Random seed of the subset.
-        above: Largest number of clouds that are few.
-        size: Number of clouds of the subset.
+        most: Largest number of clouds. Default: 500 of more than 1,000.
     """
+    above, size = (LARGE, SUBSET) if most is None else (most, most)
     number = model.train_targets.shape[-1]
     if number <= above:
         return model

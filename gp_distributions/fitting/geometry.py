@@ -52,7 +52,7 @@ def choose_geometry(
         distance.any_pose = any_pose = False
         judge, factor = model, _FACTOR
         if may_be_turned(distance, block.select(rows), distance.num_normals):
-            few = on_subset(model, seed=seed, above=_TURNED, size=_TURNED)
+            few = on_subset(model, seed=seed, most=_TURNED)
             fixed, turned = (density(few, distance, each, _FACTOR) for each in (False, True))
             if any_pose := turned - fixed > _GAIN:
                 judge = few
