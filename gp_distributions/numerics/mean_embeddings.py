@@ -19,12 +19,14 @@ from torch import Tensor
 
 from gp_distributions.numerics.embedding_kernels import (
     EmbeddingKernel,
+    GaussianKernel,
     IsotropicKernel,
     PairFunction,
 )
+from gp_distributions.numerics.gaussian_features import gaussian_features
 from gp_distributions.numerics.linear_algebra import matmul, recomputed
 from gp_distributions.numerics.pairwise import mirrored
-from gp_distributions.rows.clouds import drop_padding
+from gp_distributions.rows.clouds import Cloud, by_size
 from gp_distributions.rows.contents import is_tracked
 
 # Number of entries of the kernel matrix that are computed at a time.
@@ -74,12 +76,9 @@ def common_inner_products(
     return matmul(torch.cat(parts, dim=-1).unflatten(0, w1.shape[:-1]), w2.mT)
 
 
-# Atoms and weights of several clouds.
-Cloud = tuple[Tensor, Tensor]
-
 # How many numbers a block holds: it should fit the processor's cache, unless gradients are needed, as
 # operations then have more overhead.
-_BLOCK, _TRACKED_BLOCK = 2**17, 2**20
+_BLOCK, _TRACKED_BLOCK = 2**18, 2**20
 
 
 def inner_products(
@@ -115,6 +114,10 @@ def inner_products(
         if support is not None:
             products = common_inner_products(kernel, support, w1, w2)
             return mirrored(products) if symmetric else products
+    features = exact_features(kernel, x1, w1, x2, w2, symmetric=symmetric)
+    if features is not None:
+        products = features[0] @ features[1].mT
+        return mirrored(products) if symmetric else products
     x1, x2, pairs = kernel.prepare(x1, x2)
     clouds = (x1, w1, x2, w2)
     held = _TRACKED_BLOCK if is_tracked(*clouds) or not x1.is_cpu else _BLOCK
@@ -137,6 +140,42 @@ def inner_products(
     return products.unflatten(0, batch_shape)
 
 
+def exact_features(
+    kernel: EmbeddingKernel,
+    x1: Tensor,
+    w1: Tensor,
+    x2: Tensor,
+    w2: Tensor,
+    *,
+    symmetric: bool = False,
+) -> tuple[Tensor, Tensor] | None:
+    """Return features that represent mean embeddings up to rounding, if they save time.
+
+    The squared distances between features that nearly coincide are accurate, too.
+
+    Args:
+        kernel: Kernel on the atoms.
+        x1: A ``batch_shape x N x n x d`` tensor of atoms.
+        w1: A ``batch_shape x N x n`` tensor of weights.
+        x2: A ``batch_shape x M x m x d`` tensor of atoms.
+        w2: A ``batch_shape x M x m`` tensor of weights.
+        symmetric: Whether the clouds on both sides are the same.
+
+    Returns:
+        A ``batch_shape x N x D`` and a ``batch_shape x M x D`` tensor, one tensor if ``symmetric``; or
+        ``None``.
+    """
+    if not isinstance(kernel, GaussianKernel):
+        return None
+    if not is_tracked(x1, x2) and common_atoms(x1, x2) is not None:
+        return None  # one kernel matrix is faster
+    features = gaussian_features(x1, w1, x2, w2, symmetric=symmetric)
+    if features is None:
+        return None
+    first = features.embed(x1, w1)
+    return first, first if symmetric else features.embed(x2, w2)
+
+
 @dataclass(frozen=True)
 class _Blocks:
     """Compute inner products, one block at a time.
@@ -154,10 +193,10 @@ class _Blocks:
     ) -> Tensor:
         """Compute inner products in strips of rows, which start at the diagonal if ``symmetric``."""
         height = math.isqrt(self.size)
-        chunks1, back1 = self.chunks(x1, w1, height)
+        chunks1, back1 = by_size(x1, w1, height)
         # If the clouds do not fill the height of a block, the blocks are made wider instead.
         width = self.size // max(len(w) * min(w.shape[-1], height) for _, w in chunks1)
-        chunks2, back2 = self.chunks(x2, w2, width)
+        chunks2, back2 = by_size(x2, w2, width)
         strips, first, skipped, done = [], 0, 0, 0
         for x, w in chunks1:
             while symmetric and skipped + len(chunks2[first][1]) <= done:
@@ -171,32 +210,6 @@ class _Blocks:
             products = mirrored(products)
         products = products if back1 is None else products[back1]
         return products if back2 is None else products[:, back2]
-
-    def chunks(self, x: Tensor, w: Tensor, atoms: int) -> tuple[list[Cloud], Tensor | None]:
-        """Group clouds of similar size, and remove their padding.
-
-        Padding is kept if the weights require a gradient, since the weights of padding have one too.
-
-        Returns:
-            The groups, and the index that restores the order of the clouds, or ``None`` if the order is
-            unchanged.
-        """
-        sizes, order = (w > 0).sum(-1), None
-        if is_tracked(w):
-            sizes = torch.full_like(sizes, w.shape[-1])
-        elif bool((sizes < w.shape[-1]).any()):
-            order = sizes.argsort(stable=True)
-            x, w, sizes = x[order], w[order], sizes[order]
-        lengths: list[int] = []
-        for size in sizes.tolist():
-            if lengths and (lengths[-1] + 1) * size <= atoms:
-                lengths[-1] += 1
-            else:
-                lengths.append(1)
-        parts = list(zip(x.split(lengths), w.split(lengths), strict=True))
-        if order is not None:
-            parts, order = [drop_padding(*part) for part in parts], order.argsort()
-        return parts, order
 
     def by_atoms(self, one: Cloud, other: Cloud, height: int, width: int) -> Tensor:
         """Compute the inner products of two groups in one block, or as a sum over parts of clouds."""

@@ -6,11 +6,16 @@ its weight. Atoms of weight zero are padding. GPyTorch and BoTorch see clouds on
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import torch
 from torch import Tensor
 
 from gp_distributions.rows.contents import is_tracked
 from gp_distributions.rows.padding import at, copy_filled, is_wide, resized, untouched_zeros
+
+# Atoms and weights of clouds.
+Cloud: TypeAlias = tuple[Tensor, Tensor]
 
 
 def join_rows(points: Tensor, weights: Tensor, factors: Tensor | None = None) -> Tensor:
@@ -151,6 +156,43 @@ def drop_padding(points: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
         points = points.gather(-2, order.unsqueeze(-1).expand(points.shape))
         weights = weights.gather(-1, order)
     return points[..., :size, :], weights[..., :size]
+
+
+def sizes(weights: Tensor) -> Tensor:
+    """Return the number of atoms of each cloud without padding, unless the weights require a gradient.
+
+    The weights of padding have a gradient, too.
+    """
+    counted = torch.ones_like(weights) if is_tracked(weights) else weights > 0
+    return counted.sum(-1).long()
+
+
+def by_size(points: Tensor, weights: Tensor, atoms: int) -> tuple[list[Cloud], Tensor | None]:
+    """Group clouds of similar size, and remove their padding as :func:`sizes` does.
+
+    Args:
+        points: A ``C x m x d`` tensor of atoms.
+        weights: A ``C x m`` tensor of weights.
+        atoms: Number of atoms in a group of several clouds, at most.
+
+    Returns:
+        The groups, and the index that restores the order of the clouds, or ``None`` if the order is
+        unchanged.
+    """
+    counts, order = sizes(weights), None
+    if bool((counts < weights.shape[-1]).any()):
+        order = counts.argsort(stable=True)
+        points, weights, counts = points[order], weights[order], counts[order]
+    lengths: list[int] = []
+    for count in counts.tolist():
+        if lengths and (lengths[-1] + 1) * count <= atoms:
+            lengths[-1] += 1
+        else:
+            lengths.append(1)
+    groups = list(zip(points.split(lengths), weights.split(lengths), strict=True))
+    if order is None:
+        return groups, None
+    return [drop_padding(*group) for group in groups], order.argsort()
 
 
 def same_tensor(a: Tensor, b: Tensor) -> bool:

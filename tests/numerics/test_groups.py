@@ -28,11 +28,6 @@ def test_rotations_of_the_plane(reflections: bool) -> None:
     torch.testing.assert_close(signs[5:], -torch.ones(len(group) - 5).double())
 
 
-def test_the_identity_comes_first() -> None:
-    group = planar_rotations(3)
-    assert torch.equal(checked_group(group.roll(1, 0))[0], torch.eye(2).double())
-
-
 @pytest.mark.parametrize(
     ("matrices", "message"),
     [
@@ -46,11 +41,6 @@ def test_the_identity_comes_first() -> None:
 def test_rejects_what_is_not_a_group(matrices: torch.Tensor, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         checked_group(matrices)
-
-
-def test_rejects_no_rotations() -> None:
-    with pytest.raises(ValueError, match="integer num_rotations >= 1, got 0"):
-        planar_rotations(0)
 
 
 @pytest.mark.parametrize("reflections", [False, True])

@@ -26,14 +26,6 @@ def test_equal_weights_become_a_permutation() -> None:
     assert not torch.equal(found[0], found[1])
 
 
-def test_batches() -> None:
-    """Each batch has its own order, in which places fall on atoms as in a single one."""
-    equal = torch.ones(2, 3, 7).double()
-    found = random_partners(equal, equal, generator())
-    torch.testing.assert_close(found.sort(-1).values, torch.arange(7).expand(2, 3, -1))
-    assert len(found.flatten(0, 1).unique(dim=0)) == 6
-
-
 def test_the_mean_follows_the_other_distribution() -> None:
     """Even if both have few heavy atoms among many light ones."""
     weights = torch.rand(200, 20, generator=generator(), dtype=torch.float64) ** 6

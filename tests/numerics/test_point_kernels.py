@@ -15,7 +15,6 @@ from gpytorch.kernels import (
     RBFKernel,
     ScaleKernel,
 )
-from torch import Tensor
 
 from gp_distributions.numerics.embedding_kernels import PointKernel
 
@@ -33,10 +32,6 @@ KERNELS: dict[str, Callable[[], Kernel]] = {
         gpytorch.kernels.AdditiveKernel(RBFKernel(active_dims=[1]), RBFKernel())
     ),
 }
-
-
-def negative_distance(x: Tensor, y: Tensor) -> Tensor:
-    return -torch.cdist(x, y)
 
 
 def varied(make: Callable[[], Kernel]) -> Kernel:
@@ -66,13 +61,6 @@ def test_kernels_are_copied_and_fixed() -> None:
     assert kernel.raw_lengthscale.requires_grad
     for other in (copy.deepcopy(point_kernel), pickle.loads(pickle.dumps(point_kernel))):
         assert torch.equal(other.matrix(X, Y), expected)
-
-
-def test_functions_have_their_values() -> None:
-    kernel = PointKernel(negative_distance)
-    assert torch.equal(kernel.matrix(X, Y), -torch.cdist(X, Y))
-    assert repr(kernel) == "negative_distance"
-    assert repr(PointKernel(RBFKernel())) == "RBFKernel"
 
 
 def test_shapes_are_checked() -> None:

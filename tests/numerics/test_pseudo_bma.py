@@ -30,11 +30,6 @@ def test_two_targets_agree_with_the_integral() -> None:
     np.testing.assert_allclose(weights, expected, rtol=0, atol=5 * 0.5 / math.sqrt(20_000))
 
 
-def test_a_single_target_has_nothing_to_resample() -> None:
-    found = densities(1, 4)
-    torch.testing.assert_close(pseudo_bma_weights(found), found[0].softmax(-1))
-
-
 def test_what_all_models_share_does_not_matter() -> None:
     found = densities(30, 5)
     shifted = found + 100 * densities(30, 1, seed=1)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from gp_distributions.numerics.linear_algebra import concatenate, matmul, put_rows
+from gp_distributions.numerics.linear_algebra import concatenate, matmul
 
 
 def uniform(*shape: int) -> torch.Tensor:
@@ -22,11 +22,3 @@ def test_matmul_and_concatenate(grad: bool) -> None:
     assert joined.requires_grad == grad
     thick = concatenate(product, uniform(5, 4, 2))
     torch.testing.assert_close(thick, torch.cat([product, uniform(5, 4, 2)], dim=-1))
-
-
-def test_put_rows() -> None:
-    for index in (slice(1, 3), torch.tensor([4, 0])):
-        out, expected = torch.zeros(5, 3, dtype=torch.float64), torch.zeros(5, 3).double()
-        put_rows(out, index, uniform(2, 3))
-        expected[index] = uniform(2, 3)
-        assert torch.equal(out, expected)

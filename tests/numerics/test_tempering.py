@@ -19,10 +19,6 @@ def test_are_powers_divided_by_their_sum(temperature: float) -> None:
     torch.testing.assert_close(tempered(P, temperature).sum(-1), torch.ones(7).double())
 
 
-def test_at_one_are_the_same_bits() -> None:
-    assert tempered(P, 1.0) is P
-
-
 def test_powers_below_the_smallest_number() -> None:
     found = tempered(TINY, 4.0)
     expected = [float(mpmath.mpf(p) ** 0.25) for p in (1, "1e-290", 0)]

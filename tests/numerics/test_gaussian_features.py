@@ -1,0 +1,95 @@
+"""Exact features of the Gaussian kernel against sums over pairs of atoms in extended precision."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from gp_distributions import MMD
+from gp_distributions.numerics import gaussian_features
+from gp_distributions.numerics.embedding_kernels import GaussianKernel
+from gp_distributions.numerics.mean_embeddings import exact_features, inner_products
+from gp_distributions.rows.clouds import join_rows
+
+EPS = torch.finfo(torch.float64).eps
+
+
+def clouds(*shape: int, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Points whose coordinates have unlike spreads, and weights, a fifth of them zero."""
+    rng = np.random.default_rng(seed)
+    points = 3.0 + rng.normal(size=shape) / np.arange(1, shape[-1] + 1)
+    weights = rng.uniform(size=shape[:-1]) * (rng.uniform(size=shape[:-1]) < 0.8)
+    return torch.from_numpy(points), torch.from_numpy(weights / weights.sum(-1, keepdims=True))
+
+
+def exact(x: Tensor, w: Tensor, y: Tensor, v: Tensor) -> np.ndarray:
+    """Inner products of all pairs of mean embeddings, in extended precision."""
+    a, b = (points.numpy().astype(np.longdouble) for points in (x, y))
+    squares = ((a[:, None, :, None] - b[None, :, None]) ** 2).sum(-1)
+    return np.einsum("abij,ai,bj->ab", np.exp(-squares / 2), w.numpy(), v.numpy())
+
+
+@pytest.fixture
+def free(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Use features at any cost."""
+    monkeypatch.setattr(gaussian_features, "_PAIR", 1e9)
+    monkeypatch.setattr(gaussian_features, "_FEWEST", 0)
+
+
+@pytest.mark.usefixtures("free")
+@pytest.mark.parametrize("block", [1, 300, 2**18])
+@pytest.mark.parametrize("dim", [1, 2, 3, 4])
+def test_are_exact(dim: int, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gaussian_features, "_BLOCK", block)
+    one, two = clouds(2, 4, 15, dim), clouds(2, 3, 10, dim, seed=1)
+    features = exact_features(GaussianKernel(), *one, *two)
+    assert features is not None
+    products = inner_products(GaussianKernel(), *one, *two)
+    torch.testing.assert_close(features[0] @ features[1].mT, products)
+    for x, w, y, v, found in zip(*one, *two, products, strict=True):
+        assert np.abs(found.numpy() - exact(x, w, y, v)).max() < 20 * EPS
+
+
+@pytest.mark.usefixtures("free")
+def test_distances_of_clouds_that_nearly_coincide() -> None:
+    """Half of the digits of sums over pairs would be lost."""
+    x, w = clouds(2, 40, 2)
+    x[1], w[1] = x[0] + 1e-4 * x[1], w[0]
+    products = exact(x, w, x, w)
+    expected = float(products[0, 0] + products[1, 1] - 2 * products[0, 1])
+    squared = MMD(2, bandwidth=1.0).squared(join_rows(x, w))
+    assert abs(squared[0, 1].item() / expected - 1) < 1e-8
+    assert squared[0, 0] == 0
+
+
+@pytest.mark.usefixtures("free")
+@pytest.mark.parametrize("dim", [1, 3])
+def test_gradients(dim: int) -> None:
+    one, two = clouds(3, 4, dim), clouds(2, 5, dim, seed=1)
+    inputs = [part.requires_grad_() for part in (*one, *two)]
+    assert torch.autograd.gradcheck(partial(inner_products, GaussianKernel()), inputs)
+
+
+@pytest.mark.parametrize(
+    ("shape", "change"),
+    [
+        pytest.param((200, 30, 5), 1.0, id="many coordinates"),
+        pytest.param((200, 30, 2), 60.0, id="far points"),
+        pytest.param((200, 30, 2), float("nan"), id="points that are not numbers"),
+        pytest.param((200, 30, 4), 5.0, id="many features"),
+        pytest.param((9, 10, 2), 1.0, id="few pairs"),
+    ],
+)
+def test_none_where_pairs_take_less_time(shape: tuple[int, ...], change: float) -> None:
+    x, w = clouds(*shape)
+    assert exact_features(GaussianKernel(), change * x, w, change * x, w, symmetric=True) is None
+
+
+def test_padding_takes_no_time() -> None:
+    """With one large cloud among small ones, there are few pairs."""
+    x, w = clouds(100, 300, 2)
+    assert exact_features(GaussianKernel(), x, w, x, w, symmetric=True) is not None
+    w[1:, 3:] = 0
+    assert exact_features(GaussianKernel(), x, w, x, w, symmetric=True) is None
