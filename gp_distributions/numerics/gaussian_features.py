@@ -6,10 +6,10 @@ The trapezoidal rule for the Fourier integral of the kernel,
     e^{-(x - y)^2 / 2} = \frac{h}{\sqrt{2 \pi}} \sum_{j = -\infty}^\infty e^{-(h j)^2 / 2}
     \cos(h j (x - y)),
 
-has an error below :math:`10^{-16}` if :math:`2 \pi / h` exceeds the largest difference by 8.6. Cosines
-and sines are more than the kernel has digits for: on the interval of the points, few of their principal
-directions count. Products of these, over the coordinates, are features of points, and their means are
-features of clouds.
+has an error below :math:`10^{-16}` if :math:`2 \pi / h` exceeds the largest difference by 8.6. On the
+interval of the points, few principal directions of its cosines and sines exceed rounding errors, so
+features are rotated to these. Products over the coordinates are features of points, and means of these
+are features of clouds.
 
 Sources: Trefethen and Weideman 2014, section 5 (the rule); Greengard and Strain 1991 (sums of Gaussians
 by expansions that are exact up to rounding).
@@ -30,8 +30,8 @@ from torch import Tensor
 from gp_distributions.numerics.linear_algebra import recomputed
 from gp_distributions.rows.clouds import by_size, sizes
 
-# Features are considered for at most so many coordinates, for points at most so far from the middle of
-# their range, and if there are at most so many: for a cloud, and for all together.
+# There are features for at most so many coordinates and for points at most so far from the middle of
+# their range, and at most so many of them: of a cloud, and of all clouds together.
 _COORDINATES, _FARTHEST, _FEATURES, _HELD = 4, 50.0, 20_000, 2**26
 # Higher frequencies have no weight in double precision.
 _HIGHEST = 8.6
@@ -43,7 +43,7 @@ _STEP = 0.25
 _BLOCK = 2**18
 # Time of a pair of points, and of a cosine, over that of a multiplication in a matrix product.
 _PAIR, _COSINE = 20, 40
-# Fewer pairs take less time than to find the features.
+# So few pairs take less time than finding the features.
 _FEWEST = 10**6
 
 

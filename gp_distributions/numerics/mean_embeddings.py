@@ -78,7 +78,7 @@ def common_inner_products(
 
 # How many numbers a block holds: it should fit the processor's cache, unless gradients are needed, as
 # operations then have more overhead.
-_BLOCK, _TRACKED_BLOCK = 2**18, 2**20
+_BLOCK, _TRACKED_BLOCK = 2**17, 2**20
 
 
 def inner_products(
@@ -167,11 +167,9 @@ def exact_features(
     """
     if not isinstance(kernel, GaussianKernel):
         return None
-    if not is_tracked(x1, x2) and common_atoms(x1, x2) is not None:
-        return None  # one kernel matrix is faster
     features = gaussian_features(x1, w1, x2, w2, symmetric=symmetric)
-    if features is None:
-        return None
+    if features is None or (not is_tracked(x1, x2) and common_atoms(x1, x2) is not None):
+        return None  # one kernel matrix of common atoms is faster
     first = features.embed(x1, w1)
     return first, first if symmetric else features.embed(x2, w2)
 
