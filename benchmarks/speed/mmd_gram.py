@@ -12,7 +12,7 @@ error of squared distances. The references, timed in the same run:
 
 - ``bare exp``: the exponential of as many numbers as there are ordered pairs of atoms, in blocks of
   2^16 numbers in preallocated memory, by the faster of NumPy and torch;
-- ``exact``: ours without features.
+- ``exact``: ours without ``num_features``.
 
 Peak memory is what a side uses beyond its inputs; for the largest Gram matrix it must stay below 4 GiB.
 

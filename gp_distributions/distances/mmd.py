@@ -20,12 +20,14 @@ from gp_distributions.numerics.embedding_kernels import (
     EMBEDDING_KERNELS,
     EmbeddingKernel,
     EnergyKernel,
+    GaussianKernel,
     IsotropicKernel,
     PointKernel,
     PolynomialKernel,
     gaussian_expectation,
 )
-from gp_distributions.numerics.mean_embeddings import exact_features, inner_products
+from gp_distributions.numerics.gaussian_features import gaussian_features
+from gp_distributions.numerics.mean_embeddings import inner_products
 from gp_distributions.numerics.pairwise import squared_euclidean, zero_diagonal
 from gp_distributions.numerics.random_features import (
     fourier_features,
@@ -36,6 +38,7 @@ from gp_distributions.numerics.random_features import (
     spread_landmarks,
 )
 from gp_distributions.numerics.sampling import draw_atoms, median_distance
+from gp_distributions.rows.clouds import Cloud
 from gp_distributions.rows.contents import is_tracked
 from gp_distributions.rows.gaussians import join_gaussians, split_gaussians
 from gp_distributions.rows.layout import check_weights
@@ -338,7 +341,11 @@ class MMD(Distance):
             features = self._features(atoms, weights)
             return self._unit(features, features.square().sum(-1)) if self.normalize else features
         cloud = atoms.unsqueeze(-3), weights.unsqueeze(-2)
-        squared_norms = inner_products(self._kernel, *cloud, *cloud, symmetric=True).flatten()
+        exact = self._exact_features(cloud, cloud)
+        if exact is None:
+            squared_norms = inner_products(self._kernel, *cloud, *cloud).flatten()
+        else:
+            squared_norms = exact[0].square().sum(-1).flatten()
         if self.normalize:
             weights = self._unit(weights, squared_norms)
             squared_norms = torch.ones_like(squared_norms)
@@ -378,6 +385,9 @@ class MMD(Distance):
             return moment_features(points, weights, self._degree, covariance)
         return fourier_features(points, weights, self.frequencies.to(points), covariance)
 
+    def _exact_features(self, one: Cloud, two: Cloud) -> tuple[Tensor, Tensor] | None:
+        return gaussian_features(one, two) if isinstance(self._kernel, GaussianKernel) else None
+
     def _unit(self, vectors: Tensor, squared_norms: Tensor) -> Tensor:
         if bool((squared_norms <= 0).any()):
             raise ValueError(
@@ -395,13 +405,15 @@ class MMD(Distance):
         if r1.dim() > r2.dim() == 2:  # compare all batches as one set of clouds
             r1 = r1.flatten(0, -2)
         (x1, w1, s1), (x2, w2, s2) = self._read(r1), self._read(r2)
-        features = exact_features(self._kernel, x1, w1, x2, w2, symmetric=symmetric)
-        if features is not None:
-            squared = squared_euclidean(*features)
-            return squared.reshape(*batch_shape, -1, squared.shape[-1])
-        products = inner_products(self._kernel, x1, w1, x2, w2, symmetric=symmetric)
-        squared = (s1.unsqueeze(-1) + s2.unsqueeze(-2) - 2 * products).clamp_min(0)
-        squared = zero_diagonal(squared) if symmetric else squared
+        one = x1, w1
+        two = one if symmetric else (x2, w2)
+        exact = self._exact_features(one, two)
+        if exact is not None:
+            squared = squared_euclidean(*exact)
+        else:
+            products = inner_products(self._kernel, *one, *two, symmetric=symmetric)
+            squared = (s1.unsqueeze(-1) + s2.unsqueeze(-2) - 2 * products).clamp_min(0)
+            squared = zero_diagonal(squared) if symmetric else squared
         return squared.reshape(*batch_shape, -1, squared.shape[-1])
 
     def compare_paired(self, r1: Tensor, r2: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from operator import add
 
 import numpy as np
@@ -28,7 +28,9 @@ import torch
 from torch import Tensor
 
 from gp_distributions.numerics.linear_algebra import recomputed
-from gp_distributions.rows.clouds import by_size, sizes
+from gp_distributions.numerics.mean_embeddings import common_atoms
+from gp_distributions.rows.clouds import Cloud, by_size, sizes
+from gp_distributions.rows.contents import is_tracked
 
 # There are features for at most so many coordinates and for points at most so far from the middle of
 # their range, and at most so many of them: of a cloud, and of all clouds together.
@@ -123,31 +125,21 @@ class _Group:
 
 
 @dataclass(frozen=True, eq=False)
-class GaussianFeatures:
-    """Features of clouds whose inner products are those of mean embeddings.
+class _Features:
+    """Features of points in a box around zero.
 
     Attributes:
         first: Products of the features of the first half of the coordinates.
         second: Those of the other coordinates.
         kept: Which pairs of a product of the first half and one of the second count: an index.
-        centre: The middle of the points, a ``d`` tensor.
     """
 
     first: _Group
     second: _Group
     kept: Tensor
-    centre: Tensor | float = 0.0
 
     def embed(self, points: Tensor, weights: Tensor) -> Tensor:
-        """Compute the features of clouds, with memory for some atoms at a time.
-
-        Args:
-            points: A ``batch_shape x n x d`` tensor of atoms, in units of the bandwidth.
-            weights: A ``batch_shape x n`` tensor of weights.
-
-        Returns:
-            A ``batch_shape x D`` tensor.
-        """
+        """Return the ``batch_shape x D`` features of clouds, with memory for some atoms at a time."""
         groups = self.first, self.second
         widths = [axis.rotation.shape[-1] for group in groups for axis in group.axes]
         atoms = max(1, _BLOCK // max(*widths, *(len(group.largest) for group in groups)))
@@ -161,7 +153,6 @@ class GaussianFeatures:
         return features.unflatten(0, weights.shape[:-1])
 
     def _embed(self, points: Tensor, weights: Tensor) -> Tensor:
-        points = points - self.centre
         half = len(self.first.axes)
         first = self.first.features(points[..., :half], torch.ones_like(weights))
         second = self.second.features(points[..., half:], weights)
@@ -177,22 +168,37 @@ class GaussianFeatures:
         return atoms * (waves + len(self.first.largest) * len(self.second.largest))
 
 
-def gaussian_features(
-    x1: Tensor, w1: Tensor, x2: Tensor, w2: Tensor, *, symmetric: bool
-) -> GaussianFeatures | None:
-    """Return features for clouds, or ``None`` if the kernel at pairs of atoms takes less time.
+@functools.lru_cache(maxsize=64)
+def _features(extents: tuple[float, ...]) -> _Features | None:
+    """Return the features of points in a box, or ``None`` if there are too many."""
+    axes = [_axis(extent) for extent in extents]
+    half = (len(axes) + 1) // 2
+    first, second = _Group.of(axes[:half]), _Group.of(axes[half:])
+    if len(first.largest) * len(second.largest) > 50 * _FEATURES:
+        return None
+    squares = torch.outer(first.largest, second.largest).flatten()
+    kept = torch.nonzero(squares > _NEGLIGIBLE).squeeze(-1)
+    return _Features(first, second, kept) if len(kept) <= _FEATURES else None
+
+
+def gaussian_features(one: Cloud, two: Cloud) -> tuple[Tensor, Tensor] | None:
+    """Compute features whose inner products are those of mean embeddings, if that saves time.
+
+    Distances between features are accurate for clouds that nearly coincide, too.
 
     Args:
-        x1: A ``batch_shape x N x n x d`` tensor of atoms, in units of the bandwidth.
-        w1: A ``batch_shape x N x n`` tensor of weights.
-        x2: A ``batch_shape x M x m x d`` tensor of atoms.
-        w2: A ``batch_shape x M x m`` tensor of weights.
-        symmetric: Whether the clouds on both sides are the same.
+        one: Atoms in units of the bandwidth, ``batch_shape x N x n x d``, and weights,
+            ``batch_shape x N x n``.
+        two: Atoms, ``batch_shape x M x m x d``, and weights; or ``one`` itself.
+
+    Returns:
+        A ``batch_shape x N x D`` and a ``batch_shape x M x D`` tensor, the same for the same clouds; or
+        ``None`` if the kernel at pairs of atoms takes less time.
     """
+    (x1, w1), (x2, w2), different = one, two, two is not one
     sizes1, sizes2 = sizes(w1).sum(-1).double(), sizes(w2).sum(-1).double()
-    share = 0.5 if symmetric else 1.0
+    share = 1.0 if different else 0.5
     pairs = share * float((sizes1 * sizes2).sum())
-    atoms = float(sizes1.sum() + (0 if symmetric else sizes2.sum()))
     if x1.shape[-1] > _COORDINATES or pairs < _FEWEST:
         return None
     ends = [x.detach().flatten(0, -2).aminmax(dim=0) for x in (x1, x2)]
@@ -201,24 +207,17 @@ def gaussian_features(
     extents = ((high - low) / 2).tolist()
     if not max(extents) <= _FARTHEST:
         return None
-    found = _features(tuple(math.ceil(extent / _STEP) * _STEP for extent in extents))
-    if found is None:
+    features = _features(tuple(math.ceil(extent / _STEP) * _STEP for extent in extents))
+    if features is None:
         return None
-    clouds = w1.shape[:-1].numel() + (0 if symmetric else w2.shape[:-1].numel())
-    products = share * w1.shape[:-1].numel() * w2.shape[-2] * len(found.kept)
-    if clouds * len(found.kept) > _HELD or found.cost(atoms) + products > _PAIR * pairs:
+    count, centre = len(features.kept), (low + high) / 2
+    atoms, clouds = float(sizes1.sum()), w1.shape[:-1].numel()
+    products = share * clouds * w2.shape[-2] * count
+    if different:
+        atoms, clouds = atoms + float(sizes2.sum()), clouds + w2.shape[:-1].numel()
+    if clouds * count > _HELD or features.cost(atoms) + products > _PAIR * pairs:
         return None
-    return replace(found, centre=(low + high) / 2)
-
-
-@functools.lru_cache(maxsize=64)
-def _features(extents: tuple[float, ...]) -> GaussianFeatures | None:
-    """Return the features of points in a box around zero, or ``None`` if there are too many."""
-    axes = [_axis(extent) for extent in extents]
-    half = (len(axes) + 1) // 2
-    first, second = _Group.of(axes[:half]), _Group.of(axes[half:])
-    if len(first.largest) * len(second.largest) > 50 * _FEATURES:
-        return None
-    squares = torch.outer(first.largest, second.largest).flatten()
-    kept = torch.nonzero(squares > _NEGLIGIBLE).squeeze(-1)
-    return GaussianFeatures(first, second, kept) if len(kept) <= _FEATURES else None
+    if not is_tracked(x1, x2) and common_atoms(x1, x2) is not None:
+        return None  # one kernel matrix takes less time
+    first = features.embed(x1 - centre, w1)
+    return first, features.embed(x2 - centre, w2) if different else first

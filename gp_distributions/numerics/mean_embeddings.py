@@ -19,11 +19,9 @@ from torch import Tensor
 
 from gp_distributions.numerics.embedding_kernels import (
     EmbeddingKernel,
-    GaussianKernel,
     IsotropicKernel,
     PairFunction,
 )
-from gp_distributions.numerics.gaussian_features import gaussian_features
 from gp_distributions.numerics.linear_algebra import matmul, recomputed
 from gp_distributions.numerics.pairwise import mirrored
 from gp_distributions.rows.clouds import Cloud, by_size
@@ -114,10 +112,6 @@ def inner_products(
         if support is not None:
             products = common_inner_products(kernel, support, w1, w2)
             return mirrored(products) if symmetric else products
-    features = exact_features(kernel, x1, w1, x2, w2, symmetric=symmetric)
-    if features is not None:
-        products = features[0] @ features[1].mT
-        return mirrored(products) if symmetric else products
     x1, x2, pairs = kernel.prepare(x1, x2)
     clouds = (x1, w1, x2, w2)
     held = _TRACKED_BLOCK if is_tracked(*clouds) or not x1.is_cpu else _BLOCK
@@ -138,40 +132,6 @@ def inner_products(
         each = zip(*batches, strict=True)
         products = torch.stack([blocks.all_pairs(*one, symmetric=symmetric) for one in each])
     return products.unflatten(0, batch_shape)
-
-
-def exact_features(
-    kernel: EmbeddingKernel,
-    x1: Tensor,
-    w1: Tensor,
-    x2: Tensor,
-    w2: Tensor,
-    *,
-    symmetric: bool = False,
-) -> tuple[Tensor, Tensor] | None:
-    """Return features that represent mean embeddings up to rounding, if they save time.
-
-    The squared distances between features that nearly coincide are accurate, too.
-
-    Args:
-        kernel: Kernel on the atoms.
-        x1: A ``batch_shape x N x n x d`` tensor of atoms.
-        w1: A ``batch_shape x N x n`` tensor of weights.
-        x2: A ``batch_shape x M x m x d`` tensor of atoms.
-        w2: A ``batch_shape x M x m`` tensor of weights.
-        symmetric: Whether the clouds on both sides are the same.
-
-    Returns:
-        A ``batch_shape x N x D`` and a ``batch_shape x M x D`` tensor, one tensor if ``symmetric``; or
-        ``None``.
-    """
-    if not isinstance(kernel, GaussianKernel):
-        return None
-    features = gaussian_features(x1, w1, x2, w2, symmetric=symmetric)
-    if features is None or (not is_tracked(x1, x2) and common_atoms(x1, x2) is not None):
-        return None  # one kernel matrix of common atoms is faster
-    first = features.embed(x1, w1)
-    return first, first if symmetric else features.embed(x2, w2)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,5 @@
 """Exact features of the Gaussian kernel against sums over pairs of atoms in extended precision."""
 
-from functools import partial
-
 import mpmath
 import numpy as np
 import pytest
@@ -9,9 +7,8 @@ import torch
 from torch import Tensor
 
 from gp_distributions import MMD
-from gp_distributions.numerics import gaussian_features
-from gp_distributions.numerics.embedding_kernels import GaussianKernel
-from gp_distributions.numerics.mean_embeddings import exact_features, inner_products
+from gp_distributions.numerics import gaussian_features as module
+from gp_distributions.numerics.gaussian_features import gaussian_features
 from gp_distributions.rows.clouds import join_rows
 
 
@@ -30,24 +27,26 @@ def exact(x: Tensor, w: Tensor, y: Tensor, v: Tensor) -> np.ndarray:
     return np.einsum("abij,ai,bj->ab", np.exp(-squares / 2), w.numpy(), v.numpy())
 
 
+def products(x: Tensor, w: Tensor, y: Tensor, v: Tensor) -> Tensor:
+    features = gaussian_features((x, w), (y, v))
+    assert features is not None
+    return features[0] @ features[1].mT
+
+
 @pytest.fixture
 def free(monkeypatch: pytest.MonkeyPatch) -> None:
     """Use features at any cost."""
-    monkeypatch.setattr(gaussian_features, "_PAIR", 1e9)
-    monkeypatch.setattr(gaussian_features, "_FEWEST", 0)
+    monkeypatch.setattr(module, "_PAIR", 1e9)
+    monkeypatch.setattr(module, "_FEWEST", 0)
 
 
 @pytest.mark.usefixtures("free")
 @pytest.mark.parametrize("block", [1, 300, 2**18])
 @pytest.mark.parametrize("dim", [1, 2, 3, 4])
 def test_are_exact(dim: int, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gaussian_features, "_BLOCK", block)
+    monkeypatch.setattr(module, "_BLOCK", block)
     one, two = clouds(2, 4, 15, dim), clouds(2, 3, 10, dim, seed=1)
-    features = exact_features(GaussianKernel(), *one, *two)
-    assert features is not None
-    products = inner_products(GaussianKernel(), *one, *two)
-    torch.testing.assert_close(features[0] @ features[1].mT, products)
-    for x, w, y, v, found in zip(*one, *two, products, strict=True):
+    for x, w, y, v, found in zip(*one, *two, products(*one, *two), strict=True):
         assert np.abs(found.numpy() - exact(x, w, y, v)).max() < 5e-15
 
 
@@ -70,7 +69,7 @@ def test_distances_of_clouds_that_nearly_coincide() -> None:
 def test_gradients(dim: int) -> None:
     one, two = clouds(3, 4, dim), clouds(2, 5, dim, seed=1)
     inputs = [part.requires_grad_() for part in (*one, *two)]
-    assert torch.autograd.gradcheck(partial(inner_products, GaussianKernel()), inputs)
+    assert torch.autograd.gradcheck(products, inputs)
 
 
 @pytest.mark.parametrize(
@@ -85,12 +84,13 @@ def test_gradients(dim: int) -> None:
 )
 def test_none_where_pairs_take_less_time(shape: tuple[int, ...], change: float) -> None:
     x, w = clouds(*shape)
-    assert exact_features(GaussianKernel(), change * x, w, change * x, w, symmetric=True) is None
+    one = change * x, w
+    assert gaussian_features(one, one) is None
 
 
 def test_padding_takes_no_time() -> None:
     """With one large cloud among small ones, there are few pairs."""
-    x, w = clouds(100, 300, 2)
-    assert exact_features(GaussianKernel(), x, w, x, w, symmetric=True) is not None
-    w[1:, 3:] = 0
-    assert exact_features(GaussianKernel(), x, w, x, w, symmetric=True) is None
+    one = clouds(100, 300, 2)
+    assert gaussian_features(one, one) is not None
+    one[1][1:, 3:] = 0
+    assert gaussian_features(one, one) is None
