@@ -88,10 +88,9 @@ class MMD(Distance):
     depends on the index of a Gaussian rather than on the Gaussian.
 
     The distance is exact unless ``num_features`` is given. With the Gaussian kernel and up to four
-    coordinates, sums over pairs of atoms are those of features that are exact up to rounding, where that
-    takes less time. The ``"linear"`` and ``"polynomial"``
-    profiles use the inner products of mean embeddings; for ``"energy"``, the origin is a point mass at
-    zero.
+    coordinates, clouds are compared by features that are exact up to rounding, where that takes less
+    time than pairs of atoms. The ``"linear"`` and ``"polynomial"`` profiles use the inner products of
+    mean embeddings; for ``"energy"``, the origin is a point mass at zero.
 
     Args:
         dim: Dimension ``d`` of the atoms, 1 for indices.
