@@ -10,6 +10,7 @@ from gp_distributions.distances.base import Distance
 from gp_distributions.distances.embedded_rows import EmbeddedRows
 from gp_distributions.distances.wrapper import DistanceWrapper
 from gp_distributions.measures.arrays import integer
+from gp_distributions.numerics.linear_algebra import matmul
 from gp_distributions.rows.clouds import drop_copies
 
 # Largest number of clouds from which the components are computed, and of clouds whose features are
@@ -143,7 +144,7 @@ class PrincipalDistance(DistanceWrapper):
                 f"Expected clouds with {len(self.components)} features, got {features.shape[-1]}: the "
                 "number of features must not depend on the size of a cloud."
             )
-        found = features @ self.components.to(features)
+        found = matmul(features, self.components.to(features))
         missing = self.num_components - found.shape[-1]
         return torch.nn.functional.pad(found, (0, missing))
 

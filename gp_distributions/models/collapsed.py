@@ -27,7 +27,7 @@ from torch import Tensor
 from gp_distributions.distances.embedded_rows import EmbeddedRows, Rows, embedded, rows_of
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.expected_kernel import ExpectedKernel
-from gp_distributions.numerics.linear_algebra import cholesky
+from gp_distributions.numerics.linear_algebra import cholesky, solve_lower
 from gp_distributions.numerics.pairwise import column_products
 
 
@@ -72,9 +72,7 @@ def solved(factor: Tensor, right: Tensor) -> Tensor:
     """Return ``L^-1 x`` for each vector ``x`` along the last axis of ``right``, ``... x M``."""
     if not right.numel():
         return right
-    flat = right.reshape(-1, right.shape[-1])
-    found = torch.linalg.solve_triangular(factor.mT, flat, upper=True, left=False)
-    return found.reshape(right.shape)
+    return solve_lower(factor, right.reshape(-1, right.shape[-1])).reshape(right.shape)
 
 
 @dataclass(frozen=True, eq=False)

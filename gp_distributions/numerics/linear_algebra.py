@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 from linear_operator.utils.errors import NanError, NotPSDError
+from scipy.linalg import solve_triangular
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint
@@ -35,6 +36,15 @@ def matmul(left: Tensor, right: Tensor) -> Tensor:
     if by_torch(left, right):
         return left @ right
     return torch.from_numpy(np.matmul(left.detach().numpy(), right.detach().numpy()))
+
+
+def solve_lower(factor: Tensor, right: Tensor) -> Tensor:
+    """Return ``L^-1 x`` for each row ``x`` of ``right``, given a lower triangular factor ``L``."""
+    if by_torch(factor, right):
+        return torch.linalg.solve_triangular(factor.mT, right, upper=True, left=False)
+    columns = right.detach().numpy().T
+    found = solve_triangular(factor.detach().numpy(), columns, lower=True, check_finite=False)
+    return torch.from_numpy(found.T)
 
 
 def concatenate(left: Tensor, right: Tensor) -> Tensor:
