@@ -160,8 +160,8 @@ class TargetPredictions(Regression):
         moments = self.in_batches(X, "latent_marginals", batch_size=batch_size)
         mean, variance = (each.squeeze(-1) for each in moments)
         std = (variance.clamp_min(0) + self.effect_variance).sqrt()
-        size = rows.shape[-2] if whole else batch_size
-        for start in range(0, rows.shape[-2], size):
+        size = max(rows.shape[-2], 1) if whole else batch_size
+        for start in range(0, max(rows.shape[-2], 1), size):
             part = slice(start, start + size)
             at = {name: value[..., part, None] for name, value in known.items()}
             yield part, integrated(partial(self.likelihood, **at), mean[..., part], std[..., part])

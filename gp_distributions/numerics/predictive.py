@@ -50,7 +50,9 @@ def integrated(
         nodes = torch.linspace(-_REACH, _REACH, number).to(mean)
         found = conditional(mean.unsqueeze(-1) + std.unsqueeze(-1) * nodes)
     weights = (-nodes.square() / 2).expand(*mean.shape, len(nodes))
-    return MixtureSameFamily(Categorical(logits=weights), found, validate_args=False)
+    return MixtureSameFamily(
+        Categorical(logits=weights, validate_args=False), found, validate_args=False
+    )
 
 
 def cdf(distribution: Distribution, value: Tensor) -> Tensor:

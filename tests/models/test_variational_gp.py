@@ -271,14 +271,14 @@ def test_larger_bags_and_mixed_inputs_are_predicted() -> None:
     torch.testing.assert_close(model.predict(larger)[0], model.predict(X[TEST])[0])
     mixed = MixedInputs(bags=X, age=np.arange(160.0))
     both = fit(VariationalDistributionGP(mixed[TRAIN], y[TRAIN]), restarts=0, progress=False)
-    assert both.predict(mixed[TEST])[0].shape == (100,)
+    assert [len(both.predict(part)[0]) for part in (mixed[TEST], mixed[:0])] == [100, 0]
 
 
 def test_an_axis_of_outputs_is_kept() -> None:
     X, y, _ = problem("poisson")
     model = VariationalDistributionGP(X[TRAIN], y[TRAIN, None])
     assert [each.shape for each in model.predict(X[TEST])] == 2 * [(100, 1)]
-    assert model.interval(X[TEST])[0].shape == (100, 1)
+    assert [model.interval(part)[0].shape for part in (X[TEST], X[:0])] == [(100, 1), (0, 1)]
 
 
 WRONG = {
