@@ -51,7 +51,7 @@ class InducingFeatures:
         """Return the features of ``... x N x width`` rows, a ``... x N x M`` tensor."""
         rows = rows if rows_of(rows).dtype == self.dtype else rows_of(rows).to(self.dtype)
         across = covariance(self.covar_module, embedded(rows), self._inducing)
-        return solved(self.factor, across.double())
+        return solve_lower(self.factor, across.double())
 
     def residual(self, rows: Rows, phi: Tensor) -> Tensor:
         r"""Return :math:`k(P, P) - |\phi(P)|^2` of ``N x width`` rows, at least 0."""
@@ -66,13 +66,6 @@ class InducingFeatures:
     @cached_property
     def _inducing(self) -> EmbeddedRows:
         return EmbeddedRows(self.rows.to(self.dtype), prepared=True)
-
-
-def solved(factor: Tensor, right: Tensor) -> Tensor:
-    """Return ``L^-1 x`` for each vector ``x`` along the last axis of ``right``, ``... x M``."""
-    if not right.numel():
-        return right
-    return solve_lower(factor, right.reshape(-1, right.shape[-1])).reshape(right.shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -263,7 +256,7 @@ class CollapsedPosterior:
         """
         left = within - phi @ phi.mT
         factors = [0] if len(self.factor) == 1 else outputs
-        roots = [solved(self.factor[index], phi) for index in factors]
+        roots = [solve_lower(self.factor[index], phi) for index in factors]
         covariances = [left + root @ root.mT for root in roots]
         means = phi @ self.weights[:, list(outputs)]
         return means, covariances * (len(outputs) if len(self.factor) == 1 else 1)
@@ -279,5 +272,5 @@ class CollapsedPosterior:
             variances beyond it, ``N``.
         """
         phi = self.features(rows)
-        spread = torch.stack([squares(solved(factor, phi)) for factor in self.factor])
+        spread = torch.stack([squares(solve_lower(factor, phi)) for factor in self.factor])
         return phi @ self.weights, spread, self.features.residual(rows, phi)

@@ -39,12 +39,16 @@ def matmul(left: Tensor, right: Tensor) -> Tensor:
 
 
 def solve_lower(factor: Tensor, right: Tensor) -> Tensor:
-    """Return ``L^-1 x`` for each row ``x`` of ``right``, given a lower triangular factor ``L``."""
+    """Return ``L^-1 x`` for each vector ``x`` along the last axis of ``right``, ``... x M``."""
+    if not right.numel():
+        return right
+    flat = right.reshape(-1, right.shape[-1])
     if by_torch(factor, right):
-        return torch.linalg.solve_triangular(factor.mT, right, upper=True, left=False)
-    columns = right.detach().numpy().T
-    found = solve_triangular(factor.detach().numpy(), columns, lower=True, check_finite=False)
-    return torch.from_numpy(found.T)
+        found = torch.linalg.solve_triangular(factor.mT, flat, upper=True, left=False)
+    else:
+        root, columns = factor.detach().numpy(), flat.detach().numpy().T
+        found = torch.from_numpy(solve_triangular(root, columns, lower=True, check_finite=False).T)
+    return found.reshape(right.shape)
 
 
 def concatenate(left: Tensor, right: Tensor) -> Tensor:
