@@ -86,8 +86,7 @@ TARGETS = (
             (
                 "best hundredth",
                 "top",
-                "The first ten evaluations are the same random ones for all, and all four searches need "
-                "two or three more: they are level.",
+                "All begin with the same ten random evaluations, and need two or three more: level.",
             ),
             (
                 "best",
