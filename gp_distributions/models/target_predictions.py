@@ -157,11 +157,12 @@ class TargetPredictions(Regression):
         """Yield slices of clouds, or one of all, and their predictive distributions."""
         rows = self.rows_of(X)
         known = self.known(X, rows, **given)
-        moments = self.in_batches(X, "latent_marginals", batch_size=batch_size)
+        moments = self.in_batches(rows, "latent_marginals", batch_size=batch_size)
         mean, variance = (each.squeeze(-1) for each in moments)
         std = (variance.clamp_min(0) + self.effect_variance).sqrt()
-        size = max(rows.shape[-2], 1) if whole else batch_size
-        for start in range(0, max(rows.shape[-2], 1), size):
+        count = max(rows.shape[-2], 1)  # without clouds, one slice is empty
+        size = count if whole else batch_size
+        for start in range(0, count, size):
             part = slice(start, start + size)
             at = {name: value[..., part, None] for name, value in known.items()}
             yield part, integrated(partial(self.likelihood, **at), mean[..., part], std[..., part])
