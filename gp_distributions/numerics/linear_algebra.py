@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 import torch
 from linear_operator.utils.errors import NanError, NotPSDError
-from scipy.linalg import solve_triangular
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint
@@ -40,15 +39,11 @@ def matmul(left: Tensor, right: Tensor) -> Tensor:
 
 def solve_lower(factor: Tensor, right: Tensor) -> Tensor:
     """Return ``L^-1 x`` for each vector ``x`` along the last axis of ``right``, ``... x M``."""
-    if not right.numel():
-        return right
-    flat = right.reshape(-1, right.shape[-1])
-    if by_torch(factor, right):
-        found = torch.linalg.solve_triangular(factor.mT, flat, upper=True, left=False)
-    else:
-        root, columns = factor.detach().numpy(), flat.detach().numpy().T
-        found = torch.from_numpy(solve_triangular(root, columns, lower=True, check_finite=False).T)
-    return found.reshape(right.shape)
+    # By torch: SciPy holds the lock of the interpreter, so that the threads of a pass would take turns.
+    # Factors before and after they are saved, whose layouts differ, must give equal bits.
+    columns = right.flatten(0, -2).mT
+    found = torch.linalg.solve_triangular(factor.contiguous(), columns, upper=False)
+    return found.mT.reshape(right.shape)
 
 
 def concatenate(left: Tensor, right: Tensor) -> Tensor:
