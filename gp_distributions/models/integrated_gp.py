@@ -183,7 +183,7 @@ class IntegratedGP(FantasizingModel, Regression):
         self, rows: Tensor, output_indices: list[int] | None, observation_noise: bool | Tensor
     ) -> MixturePosterior:
         """Return the joint posterior at transformed rows, in the units of the targets."""
-        if output_indices not in (None, [0], [-1]):
+        if output_indices not in (None, [0]):
             raise ValueError(f"Expected output_indices=None or [0], got {output_indices}.")
         return self._mixture(rows, observation_noise, joint=rows.shape[-2] <= _JOINT_CLOUDS)
 

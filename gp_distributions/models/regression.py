@@ -95,7 +95,7 @@ class Regression(Model):
             TypeError: If ``X`` is neither distributions nor a dense tensor, or the posterior of a
                 member of a mixture is neither normal nor a mixture, for example because of an outcome
                 transform that is not linear.
-            ValueError: If the width of the rows does not fit the kernel.
+            ValueError: If the width of the rows does not fit the kernel, or an output does not exist.
 
         Example:
             >>> import torch
@@ -107,6 +107,13 @@ class Regression(Model):
             (torch.Size([3, 1]), torch.Size([5, 3, 1]))
         """
         self.eval()
+        if output_indices is not None:
+            number = self.num_outputs
+            if not all(-number <= index < number for index in output_indices):
+                raise ValueError(
+                    f"Expected output_indices from 0 to {number - 1}, got {output_indices}."
+                )
+            output_indices = [index % number for index in output_indices]
         rows = self.transform_inputs(self.rows_of(X))
         found = self.joint(rows, output_indices, observation_noise)
         return (
@@ -245,8 +252,7 @@ class Regression(Model):
         self, rows: Tensor, output_indices: list[int] | None, observation_noise: bool | Tensor
     ) -> Posterior:
         """Return the joint posterior at transformed rows, in the units of the targets."""
-        every = range(self.num_outputs)
-        outputs = list(every if output_indices is None else (every[i] for i in output_indices))
+        outputs = list(range(self.num_outputs)) if output_indices is None else output_indices
         normals, noise = self.latent(rows, outputs), self._noise_at(rows, observation_noise)
         if noise is not None:
             normals = [_noisy(n, noise[..., o]) for n, o in zip(normals, outputs, strict=True)]
