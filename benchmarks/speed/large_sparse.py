@@ -88,6 +88,7 @@ QUICK = Sizes((60, 120), 100, 50, 20)
 
 
 _MILLION = "10^6 clouds of 20 to 80 atoms in Parquet, M = 1000"
+_REASON = "Embedding takes 49 s here, twice as long on other processors: there 3.7 to 4.6."
 
 
 def falls(rows: Rows) -> tuple[str, bool]:
@@ -105,6 +106,7 @@ TARGETS = (
             column,
             name="Parquet, 1000000, single precision",
             asked=True,
+            reason=_REASON if column == "ratio" else "",
         )
         for text, target, column in (
             ("fit and predict over embedding", "<= 4", "ratio"),
@@ -263,11 +265,9 @@ def growth(sizes: Sizes, *, quick: bool = False) -> list[Row]:
     """Return one row per number of clouds, and further settings for the last but one."""
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as folder, new_processes(quick=quick) as pool:
-        most = sizes.sharded[-1]
-        paths = write(Path(folder), most)
+        paths = write(Path(folder), sizes.sharded[-1])
         for count in sizes.sharded:
-            own = Path(folder) / str(count)
-            own.mkdir()
+            (own := Path(folder) / str(count)).mkdir()
             parts = paths[: count // FILE] if count >= FILE else write(own, count)
             others = [(False, False), (False, True), (True, False)]
             for setting in [*(others if count == sizes.sharded[-2] else []), (True, True)]:
