@@ -55,6 +55,9 @@ class Distance(Protocol):
     def compare_paired(self, r1: Tensor, r2: Tensor) -> Tensor: ...
 
 
+# Largest size in bytes of representations that are always prepared for comparisons, which copies them:
+# beside few new clouds, that takes as long as the comparison.
+_PREPARED_BYTES = 2**27
 # Size in bytes of the representations that are compared with prepared ones at a time. Their memory is
 # used again; to provide new memory would take as long as a third of the representations.
 _BLOCK_BYTES = 2**24
@@ -287,7 +290,11 @@ def _differentiable(
     # Where only x1 has a gradient, equal rows need no representation of their own.
     alike = not _tracks(fixed, x2.rows) and same_tensor(x1.rows.detach(), x2.rows)
     r2 = r1.detach() if alike else _represented(distance, x2)
-    squared = fixed.compare_paired(r1, r2) if diag else fixed.compare_all(r1, r2)
+    if diag:
+        squared = fixed.compare_paired(r1, r2)
+    else:
+        held = not (alike or r2.requires_grad)
+        squared = (_comparison(distance, x2, r2) if held else fixed.compare_all)(r1, r2)
     # Representations with and without a gradient may be rounded differently.
     return squared.masked_fill(equal_rows(x1.rows, x2.rows, diag=diag), 0)
 
@@ -314,10 +321,9 @@ def _constant(
 def _between(distance: Distance, x1: EmbeddedRows, x2: EmbeddedRows) -> Tensor:
     """Compute squared distances between two sets without gradients, in blocks to bound memory."""
     size = distance.block_rows
-    compare: Callable[[Tensor, Tensor], Tensor] = distance.compare_all
     r2 = _represented(distance, x2)
-    if x2.prepared and distance.euclidean:
-        compare = _prepared(distance, x2, r2)
+    compare = _comparison(distance, x2, r2)
+    if distance.euclidean and x2.prepared:
         size = max(1, _BLOCK_BYTES // (r2.shape[-1] * r2.element_size()))
     known = x1.holds("fixed", by=distance) or x1.rows.shape[:-1].numel() <= size
     if known or drop_copies(x2.rows).dim() > 2:
@@ -327,10 +333,12 @@ def _between(distance: Distance, x1: EmbeddedRows, x2: EmbeddedRows) -> Tensor:
     return squared.unflatten(0, x1.rows.shape[:-1])
 
 
-def _prepared(
+def _comparison(
     distance: Distance, x2: EmbeddedRows, r2: Tensor
 ) -> Callable[[Tensor, Tensor], Tensor]:
-    """Return a comparison of representations with those of rows that many others are compared with."""
+    """Return a comparison of representations with those of ``x2``, which are prepared once."""
+    if not distance.euclidean or not (x2.prepared or r2.nbytes <= _PREPARED_BYTES):
+        return distance.compare_all
     prepared = x2.derived("prepared", lambda: squared_euclidean_to(r2), by=distance)
 
     def compare(r1: Tensor, r2: Tensor) -> Tensor:
