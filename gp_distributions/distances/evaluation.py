@@ -293,8 +293,8 @@ def _differentiable(
     if diag:
         squared = fixed.compare_paired(r1, r2)
     else:
-        held = not (alike or r2.requires_grad)
-        squared = (_comparison(distance, x2, r2) if held else fixed.compare_all)(r1, r2)
+        compare = fixed.compare_all
+        squared = (compare if alike else _comparison(distance, x2, r2, compare))(r1, r2)
     # Representations with and without a gradient may be rounded differently.
     return squared.masked_fill(equal_rows(x1.rows, x2.rows, diag=diag), 0)
 
@@ -322,7 +322,7 @@ def _between(distance: Distance, x1: EmbeddedRows, x2: EmbeddedRows) -> Tensor:
     """Compute squared distances between two sets without gradients, in blocks to bound memory."""
     size = distance.block_rows
     r2 = _represented(distance, x2)
-    compare = _comparison(distance, x2, r2)
+    compare = _comparison(distance, x2, r2, distance.compare_all)
     if distance.euclidean and x2.prepared:
         size = max(1, _BLOCK_BYTES // (r2.shape[-1] * r2.element_size()))
     known = x1.holds("fixed", by=distance) or x1.rows.shape[:-1].numel() <= size
@@ -334,17 +334,22 @@ def _between(distance: Distance, x1: EmbeddedRows, x2: EmbeddedRows) -> Tensor:
 
 
 def _comparison(
-    distance: Distance, x2: EmbeddedRows, r2: Tensor
+    distance: Distance, x2: EmbeddedRows, r2: Tensor, compare: Callable[[Tensor, Tensor], Tensor]
 ) -> Callable[[Tensor, Tensor], Tensor]:
-    """Return a comparison of representations with those of ``x2``, which are prepared once."""
-    if not distance.euclidean or not (x2.prepared or r2.nbytes <= _PREPARED_BYTES):
-        return distance.compare_all
+    """Return a comparison with the representations of ``x2``, which are prepared once if they can be.
+
+    Args:
+        distance: The distance.
+        x2: The second rows.
+        r2: Their representations.
+        compare: The comparison otherwise, ``compare_all`` of the distance.
+    """
+    if r2.requires_grad or not distance.euclidean:
+        return compare
+    if not x2.prepared and r2.nbytes > _PREPARED_BYTES:
+        return compare
     prepared = x2.derived("prepared", lambda: squared_euclidean_to(r2), by=distance)
-
-    def compare(r1: Tensor, r2: Tensor) -> Tensor:
-        return prepared(r1) if r1.shape[-1] == r2.shape[-1] else distance.compare_all(r1, r2)
-
-    return compare
+    return lambda r1, r2: prepared(r1) if r1.shape[-1] == r2.shape[-1] else compare(r1, r2)
 
 
 def _tracks(distance: Distance, rows: Tensor) -> bool:

@@ -59,4 +59,5 @@ def choose_features(
         rows = rows[choose_pivots(covariances, variances, count, tolerance=jitter, seed=seed)]
     matrix = covariance(covar_module, rows)
     matrix.diagonal().add_(jitter)
-    return InducingFeatures(covar_module, rows, cholesky(matrix), dtype)
+    # In the layout that it has after it was saved, for equal bits.
+    return InducingFeatures(covar_module, rows, cholesky(matrix).contiguous(), dtype)

@@ -40,10 +40,8 @@ def matmul(left: Tensor, right: Tensor) -> Tensor:
 def solve_lower(factor: Tensor, right: Tensor) -> Tensor:
     """Return ``L^-1 x`` for each vector ``x`` along the last axis of ``right``, ``... x M``."""
     # By torch: SciPy holds the lock of the interpreter, so that the threads of a pass would take turns.
-    # Factors before and after they are saved, whose layouts differ, must give equal bits.
-    columns = right.flatten(0, -2).mT
-    found = torch.linalg.solve_triangular(factor.contiguous(), columns, upper=False)
-    return found.mT.reshape(right.shape)
+    columns = torch.linalg.solve_triangular(factor, right.flatten(0, -2).mT, upper=False)
+    return columns.mT.reshape(right.shape)
 
 
 def concatenate(left: Tensor, right: Tensor) -> Tensor:
