@@ -109,13 +109,13 @@ def explained(module: ModuleType) -> tuple[str, str]:
 
 def page(name: str, run: Run | None) -> str:
     """Return the page of a benchmark: question, protocol, command, time, tables and figures."""
-    script = scripts()[name]
-    question, protocol = explained(script)
+    question, protocol = explained(script := scripts()[name])
     parts = [f"# {question}", protocol]
     if run is None:
         parts += [f"Not run: `python -m {script.__name__}`."]
     else:
-        parts += [f"`{run.command}`, {run.wall_s:.0f} s, {run.finished[:10]}.", markdown(run.rows)]
+        measured = f"{run.finished[:10]}, version {run.machine['gp_distributions']}"
+        parts += [f"`{run.command}`, {run.wall_s:.0f} s, {measured}.", markdown(run.rows)]
         figures = sorted((FOLDER / "figures").glob(f"{name}*.png"))
         parts += [f"![{figure.stem}](../figures/{figure.name})" for figure in figures]
     about = subject(script)

@@ -30,7 +30,7 @@ FAMILIES: dict[str, dict[str, float]] = {
     "interaction": {"cells": 0.7, "covariates": 0.7, "interaction": 1.0},
 }
 # The only block that matters.
-ALONE = {"covariates": "covariates", "bags": "cells"}
+RELEVANT = {"covariates": "covariates", "bags": "cells"}
 
 
 def run(options: Options) -> list[Row]:
@@ -38,7 +38,7 @@ def run(options: Options) -> list[Row]:
     numbers = (12, 8) if options.quick else (80, 300)
     rows: list[Row] = []
     for family, effects in FAMILIES.items():
-        alone = ALONE.get(family)
+        alone = RELEVANT.get(family)
         found = [
             fits(numbers, STRUCTURES, alone, seed=seed, dim=3, sizes=(30, 100), **effects)
             for seed in progress(range(options.seeds), family)

@@ -39,7 +39,7 @@ TASKS: dict[str, dict[str, float]] = {
     "covariates do not matter": {"covariates": 0.0},
     "bags do not matter": {"cells": 0.0},
 }
-ALONE = {"covariates do not matter": "cells", "bags do not matter": "covariates"}
+RELEVANT = {"covariates do not matter": "cells", "bags do not matter": "covariates"}
 SEEDS = 10
 
 
@@ -111,7 +111,7 @@ def run(options: Options) -> list[Row]:
         numbers, data = (12, 8), {"dim": 3, "sizes": (20, 60)}
     rows: list[Row] = []
     for task, effects in TASKS.items():
-        block = ALONE.get(task)
+        block = RELEVANT.get(task)
         structures = (None,) if block else (None, *STRUCTURES)
         found = [
             fits(numbers, structures, block, seed=seed, **data, **effects)

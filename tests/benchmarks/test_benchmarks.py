@@ -175,7 +175,7 @@ def recorded(folder: Path, benchmark: str, rows: list[harness.Row], **more: obje
         "wall_s": 60.0,
         "command": f"python -m {scripts()[benchmark].__name__}",
         "quick": False,
-        "machine": {"torch": "1"},
+        "machine": {"torch": "1", "gp_distributions": "1"},
         "rows": rows,
     }
     folder.mkdir(exist_ok=True)
@@ -217,7 +217,7 @@ def test_report_says_what_is_met_what_is_not_and_what_was_not_run(tmp_path: Path
     assert " | - | not run | - |" in line
     page = (folder / "fit_speed.md").read_text()
     assert page.startswith("# Does a marginal-likelihood fit")
-    assert f"{command}, 60 s, 2026-01-02." in page
+    assert f"{command}, 60 s, 2026-01-02, version 1." in page
     assert "Not run: `python -m benchmarks.speed.mmd_gram`." in (folder / "mmd_gram.md").read_text()
 
 
