@@ -9,7 +9,8 @@ then divided by their sum; and at random. Columns: the mean of the best values a
 error, the best value of each seed, the mean of the paired differences from BoTorch in their standard
 errors, the number of searches that end above BoTorch's, and the largest violation of a limit. Each
 search is kept in ``results/recipe_search.jsonl`` as it ends, and a run goes on where the last one was
-stopped; remove lines to search anew. The second function, ``effects``, is reported without a target.
+stopped; a new version of the package searches anew, beside the searches of BoTorch that were kept. The
+second function, ``effects``, is reported without a target.
 
     python -m benchmarks.search.recipe_search [--quick]
 """
@@ -137,7 +138,7 @@ def botorch_way(function: Any, evaluations: int, seed: int) -> Outcome:
 
 def kept(name: str, way: Way, seed: int) -> Outcome:
     """Return what a search found and how long it took, from the file if it has been run before."""
-    key: dict[str, Any] = {"name": name, "seed": seed}
+    key = {"name": name, "seed": seed} | ({} if PEER in name else {"version": gd.__version__})
     lines = KEPT.read_text(encoding="utf-8").splitlines() if KEPT.exists() else []
     for known in map(json.loads, lines):
         if key.items() <= known.items():
