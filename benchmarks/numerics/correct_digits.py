@@ -79,7 +79,7 @@ TARGETS = (
         "digits lost by a distance, except MMD between close clouds and potentials at epsilon 1e4",
         "<= 2.5",
         most_lost(2.5, models=False),
-        "Squares of clouds that differ by .001 are subtracted; rounding loses 1 to 3 digits, by chance.",
+        "Where clouds differ by .001, rounding of a matrix product loses 1 to 3 digits, by chance.",
         asked=True,
     ),
     Target(

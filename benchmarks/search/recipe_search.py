@@ -9,8 +9,8 @@ then divided by their sum; and at random. Columns: the mean of the best values a
 error, the best value of each seed, the mean of the paired differences from BoTorch in their standard
 errors, the number of searches that end above BoTorch's, and the largest violation of a limit. Each
 search is kept in ``results/recipe_search.jsonl`` as it ends, and a run goes on where the last one was
-stopped; a new version of the package searches anew, beside the searches of BoTorch that were kept. The
-second function, ``effects``, is reported without a target.
+stopped; a new version of the package searches anew, beside the searches of BoTorch that were kept and do
+not count in the time of the run. The second function, ``effects``, is reported without a target.
 
     python -m benchmarks.search.recipe_search [--quick]
 """
