@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import time
 from datetime import UTC, datetime
 
 import torch
@@ -37,10 +36,8 @@ def main() -> None:
     with threadpool_limits(1):
         for name in options.sets:
             load = {**DEVELOPMENT, **ONCE}[name]
-            start = time.perf_counter()
             more = {"repetitions": options.repetitions, "most": options.folds}
             measure(name, load, LINES, methods=options.methods, **more)
-            print(f"{name}: {time.perf_counter() - start:.0f} s", flush=True)
     lines = kept(LINES)
     rows = standings.report(lines, harness.Options())
     about = {

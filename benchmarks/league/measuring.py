@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import time
 import warnings
@@ -92,13 +93,13 @@ def measure(
     ]
     methods = [m for m in methods if m not in NEEDS or getattr(task, NEEDS[m]) is not None]
     todo = [(m, *part) for part in parts for m in methods if (name, m, *part[:2]) not in done]
-    file.parent.mkdir(parents=True, exist_ok=True)
     for method, repetition, number, fold in progress(todo, name):
         start = time.perf_counter()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of convergence, in peers
             found = METHODS[method](fold)
         seconds = round(time.perf_counter() - start, 2)
+        gc.collect()  # models refer to themselves, and hold gigabytes until then
         scores = {k: round(v, 6) for k, v in scored(found, fold, unit).items()}
         line: Line = {"set": name, "method": method, "at": [repetition, number]}
         line |= {"scores": scores | {"seconds": seconds}}

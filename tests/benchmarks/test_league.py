@@ -26,7 +26,7 @@ def test_a_stopped_run_goes_on_with_the_same_folds(
         return scores.normal(np.full(len(fold.test.y), fold.y.mean()), np.ones(len(fold.test.y)))
 
     monkeypatch.setattr(measuring, "METHODS", {"a": method, "b": method})
-    file = tmp_path / "new" / "lines.jsonl"
+    file = tmp_path / "lines.jsonl"
     options = {"methods": ("a", "b"), "repetitions": 1, "most": 2}
     with pytest.raises(KeyboardInterrupt):
         measuring.measure("toy", lambda: TOY, file, **options)
