@@ -41,7 +41,8 @@ below -.02. A method of which folds of a set are missing is left out there, and 
 that are there. A rank is one more than the number of better peers; the other of ours does not count.
 ``near`` counts the sets of ``classified`` ones where the log loss is first or second. ``seconds``
 include the choice of hyperparameters and the predictions, on one thread, beside other work on the
-machine. ``linear`` (that profile of the default MMD) only explains losses, and ``sums``
+machine. Peers were not measured anew: their seconds are from a slower machine, and say nothing beside
+ours. ``linear`` (that profile of the default MMD) only explains losses, and ``sums``
 (``SparseAggregateGP`` on ``surroundings`` of atoms, on ``molecules``) sees more than the pairs; they
 have no rank.
 
