@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from typing import Any
 from warnings import warn
 
-__version__ = "0.3.0"
+__version__ = "0.3.1"
 
 # The public names by the module that has them, which is imported when one is used.
 _NAMES = {

@@ -151,11 +151,7 @@ def called(call: str, result: str) -> None:
 
 
 # Where results are kept.
-KEPT = (
-    "bayesopt/records.py",
-    "sharding/checkpoint.py",
-    "files.py",
-)
+KEPT = ("bayesopt/records.py", "sharding/checkpoint.py", "files.py")
 
 
 class AtLine:

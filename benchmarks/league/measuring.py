@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import time
 import warnings
@@ -99,7 +98,6 @@ def measure(
             warnings.simplefilter("ignore")  # of convergence, in peers
             found = METHODS[method](fold)
         seconds = round(time.perf_counter() - start, 2)
-        gc.collect()  # models refer to themselves, and hold gigabytes until then
         scores = {k: round(v, 6) for k, v in scored(found, fold, unit).items()}
         line: Line = {"set": name, "method": method, "at": [repetition, number]}
         line |= {"scores": scores | {"seconds": seconds}}

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from gp_distributions.distances import evaluation
 from gp_distributions.distances.base import Distance
+from gp_distributions.distances.embedded_rows import EmbeddedRows
 from gp_distributions.distances.wrapper import DistanceWrapper
 from gp_distributions.measures.arrays import positive
 from gp_distributions.numerics.effective_sizes import effective_sizes
@@ -74,7 +75,8 @@ class SizedDistance(DistanceWrapper):
         rows = rows[:: -(-len(rows) // _CLOUDS)]
         sizes = evaluation.represent_rows(self, rows, by=_log_sizes).squeeze(-1)
         spread = (sizes.unsqueeze(-1) - sizes).square().sum()
-        ratio = self.distance.squared(rows).sum() / spread
+        # Not by ``squared``, after which the distance would remember the rows.
+        ratio = self.distance(EmbeddedRows(rows)).sum() / spread
         self.unit.copy_(torch.where(spread > 0, ratio.sqrt(), 0.0))
 
     def represent_rows(self, rows: Tensor, factors: Tensor | None = None) -> Tensor:

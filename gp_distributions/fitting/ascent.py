@@ -205,7 +205,9 @@ def objective(model: ExactGP | ApproximateGP) -> MarginalLogLikelihood:
     """Return the marginal likelihood per cloud, or its lower bound in variational models."""
     if isinstance(model, ApproximateGP):
         return VariationalELBO(model.likelihood, model, num_data=len(model.train_targets))
-    return ExactMarginalLogLikelihood(model.likelihood, model)
+    mll = ExactMarginalLogLikelihood(model.likelihood, model)
+    mll._load_state_dict_pre_hooks.clear()  # a reference to itself, and so to the model: see Regression
+    return mll
 
 
 def values_of(model: ExactGP) -> list[Tensor]:

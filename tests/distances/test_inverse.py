@@ -52,10 +52,7 @@ def check_way_back(distance: Distance, clouds: PointClouds, **options: object) -
     return found.clouds
 
 
-SOME = {
-    "digits": lambda: PointClouds.from_images(load_digits().images[:2]),
-    "outlines": outlines,
-}
+SOME = {"digits": lambda: PointClouds.from_images(load_digits().images[:2]), "outlines": outlines}
 
 
 @pytest.mark.parametrize("name", SOME)

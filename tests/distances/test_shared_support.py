@@ -46,11 +46,7 @@ def row(*atoms: tuple[float, ...]) -> Tensor:
 
 # Places 0, 1, 2 with weights 1/2, 1/2, 0; then 1/8, 3/8, 1/2; then all at 2.
 THREE = torch.stack(
-    [
-        row((0, 1), (1, 1), (2, 0)),
-        row((0, 1), (1, 3), (2, 4)),
-        row((0, 0), (1, 0), (2, 1)),
-    ]
+    [row((0, 1), (1, 1), (2, 0)), row((0, 1), (1, 3), (2, 4)), row((0, 0), (1, 0), (2, 1))]
 )
 
 

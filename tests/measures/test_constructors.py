@@ -353,10 +353,7 @@ def test_curves_are_differentiable_at_coincident_vertices(atoms, closed):
 def test_bad_curves_are_named(atoms):
     good = circle(5)
     for bad, message in [
-        (
-            np.ones((4, 2)),
-            r"Curve 1: expected arc lengths with a positive, finite sum, got 0\.0",
-        ),
+        (np.ones((4, 2)), r"Curve 1: expected arc lengths with a positive, finite sum, got 0\.0"),
         (good + np.array([np.nan, 0]), r"Curve 1: expected finite coordinates, got nan in atom 0"),
         (np.ones(4), r"Curve 1: .* of shape \(n, 1\)"),
     ]:

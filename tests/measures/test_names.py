@@ -70,8 +70,7 @@ class TestTables:
             MixedInputs(cells=CLOUDS, table=AGES.set_axis(AGES.index.astype(str)))
         with pytest.raises(ValueError, match="101 occurs 1 times in the clouds"):
             DistributionGP(
-                MixedInputs(cells=CLOUDS, table=AGES),
-                AGES["age"].set_axis(AGES.index.astype(str)),
+                MixedInputs(cells=CLOUDS, table=AGES), AGES["age"].set_axis(AGES.index.astype(str))
             )
 
     def test_rows_that_a_filter_kept(self) -> None:

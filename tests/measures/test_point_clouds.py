@@ -126,11 +126,7 @@ def test_values_that_are_not_arrays_of_points_are_refused(points, message):
 
 
 @pytest.mark.parametrize(
-    "sparse",
-    [
-        lambda: torch.eye(3).to_sparse(),
-        lambda: scipy.sparse.eye_array(3),
-    ],
+    "sparse", [lambda: torch.eye(3).to_sparse(), lambda: scipy.sparse.eye_array(3)]
 )
 @pytest.mark.parametrize(
     ("make", "name"),

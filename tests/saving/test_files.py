@@ -206,9 +206,7 @@ MODELS: dict[str, Callable[[], Any]] = {
     "bounds of an input transform": lambda: normalised(
         bounds=torch.tensor([[-2.0], [2.0]], dtype=torch.float64)
     ),
-    "origin": lambda: make_model(
-        clouds_kernel(profile=Polynomial(2, offset=0), origin=ROWS[28:]),
-    ),
+    "origin": lambda: make_model(clouds_kernel(profile=Polynomial(2, offset=0), origin=ROWS[28:])),
     "origin of a plain kernel": lambda: make_model(
         DistributionKernel(SlicedWasserstein(2), "linear", origin=ROWS[28:])
     ),
