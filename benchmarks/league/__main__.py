@@ -36,7 +36,8 @@ def main() -> None:
     with threadpool_limits(1):
         for name in options.sets:
             load = {**DEVELOPMENT, **ONCE}[name]
-            more = {"repetitions": options.repetitions, "most": options.folds}
+            repetitions = 1 if name in ONCE else options.repetitions
+            more = {"repetitions": repetitions, "most": options.folds}
             measure(name, load, LINES, methods=options.methods, **more)
     lines = kept(LINES)
     rows = standings.report(lines, harness.Options())

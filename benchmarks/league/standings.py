@@ -32,17 +32,17 @@ the training bags:
 - on graphs (``MUTAG``): an SVM with the ``Weisfeiler-Lehman`` kernel of 1 to 5 steps (package grakel).
 
 Five folds, the same for all, and three repetitions up to 300 bags; ``folds`` says how many were
-measured so far. ``breast cancer``, ``ArrowHead``, ``lecturers`` and ``dogs`` were looked at once, after
-the package was built, and decided nothing. Of peers without intervals, the deviation is that of
-residuals of held-out training bags, and the intervals are split conformal. Probabilities are at least
-1e-4. Errors of numbers are relative to the deviation of all targets. ``gap`` is ours less the best peer
-in accuracy or :math:`R^2`, paired by fold, with its standard error over folds; ``why`` explains gaps
-below -.02. A method of which folds of a set are missing is left out there, and ``peers`` counts those
-that are there. A rank is one more than the number of better peers; the other of ours does not count.
-``near`` counts the sets of ``classified`` ones where the log loss is first or second. ``seconds``
-include the choice of hyperparameters and the predictions, on one thread, beside other work on the
-machine. Peers were not measured anew: their seconds are from a slower machine, and say nothing beside
-ours. ``linear`` (that profile of the default MMD) only explains losses, and ``sums``
+measured so far. ``breast cancer``, ``ArrowHead``, ``lecturers`` and ``dogs`` were looked at once, in
+one repetition, after the package was built, and decided nothing. Of peers without intervals, the
+deviation is that of residuals of held-out training bags, and the intervals are split conformal.
+Probabilities are at least 1e-4. Errors of numbers are relative to the deviation of all targets. ``gap``
+is ours less the best peer in accuracy or :math:`R^2`, paired by fold, with its standard error over
+folds; ``why`` explains gaps below -.02. A method of which folds of a set are missing is left out there,
+and ``peers`` counts those that are there. A rank is one more than the number of better peers; the other
+of ours does not count. ``near`` counts the sets of ``classified`` ones where the log loss is first or
+second. ``seconds`` include the choice of hyperparameters and the predictions, on one thread, beside
+other work on the machine. Peers were not measured anew: their seconds are from a slower machine, and
+say nothing beside ours. ``linear`` (that profile of the default MMD) only explains losses, and ``sums``
 (``SparseAggregateGP`` on ``surroundings`` of atoms, on ``molecules``) sees more than the pairs; they
 have no rank.
 
