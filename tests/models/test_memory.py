@@ -1,6 +1,8 @@
 """Models keep only what their predictions need, and nothing outlives them."""
 
+import copy
 import gc
+import pickle
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -16,6 +18,7 @@ from gp_distributions import (
     MixtureModel,
     PointClouds,
     SlicedWassersteinKernel,
+    SparseDistributionGP,
     compare,
     fit,
 )
@@ -37,14 +40,10 @@ def caches(model: Any) -> list[Tensor]:
     if isinstance(model, MixtureModel):
         return [tensor for member in model.models for tensor in caches(member)]
     if isinstance(model, DistributionGP):
-        strategy = model.prediction_strategy
-        assert strategy is not None
+        strategy: Any = model.prediction_strategy
         noisy = strategy.lik_train_train_covar
-        return [
-            strategy.covar_cache,
-            strategy.mean_cache,
-            noisy.root_decomposition().root.to_dense(),
-        ]
+        root = noisy.root_decomposition().root.to_dense()
+        return [strategy.covar_cache, strategy.mean_cache, root]
     values = vars(model._regression).values()
     return [v for v in values if isinstance(v, Tensor) and v is not model.ratios]  # which all share
 
@@ -67,6 +66,12 @@ def test_fits_and_comparisons_leave_no_features() -> None:
     compare(kernels, X, y, restarts=0).model().predict(X)
     after = {id(each) for each in gc.get_objects() if isinstance(each, EmbeddedRows)}
     assert after <= before
+
+
+def test_a_copy_without_data_carries_none_to_workers() -> None:
+    model = copy.copy(SparseDistributionGP(NEW_ROWS, NEW_TARGETS, SlicedWassersteinKernel(2)))
+    model.data = None
+    assert b"SampledPieces" not in pickle.dumps(model)
 
 
 @pytest.mark.parametrize("name", NAMES)
