@@ -28,7 +28,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     add = parser.add_argument
     add("sets", nargs="*", default=list(DEVELOPMENT), help=f"of {[*DEVELOPMENT, *ONCE]}")
-    add("--repetitions", type=int, default=REPETITIONS, help="of five folds, up to 300 bags")
+    add("--repetitions", type=int, default=REPETITIONS, help="of development sets up to 300 bags")
     add("--folds", type=int, default=FOLDS, help="how many of the five folds to measure")
     add("--methods", nargs="*", default=[*OURS, *PEERS], choices=METHODS, help="default: all")
     options = parser.parse_args()

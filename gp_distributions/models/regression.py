@@ -60,9 +60,9 @@ class Regression(Model):
     noise: Callable[[Tensor], Tensor]
 
     def _register_load_state_dict_pre_hook(self, hook: Any, with_module: bool = False) -> Any:
-        # GPyTorch registers a method of the module, for shapes of its own parameters, which models lack.
-        # With this reference to itself, all that a model holds would stay in memory until the garbage
-        # collector runs, which counts objects and not bytes.
+        # GPyTorch registers a method of the module, which reshapes its own parameters. Models have
+        # none to reshape, and with this reference to themselves, all that they hold would stay in
+        # memory until the garbage collector runs, which counts objects and not bytes.
         if getattr(hook, "__self__", None) is self:
             return None
         return super()._register_load_state_dict_pre_hook(hook, with_module)
