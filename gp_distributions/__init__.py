@@ -70,7 +70,6 @@ _NAMES = {
         "SparseDistributionGP",
         "VariationalDistributionGP",
     ),
-    "plotting.reports": ("report",),
     "saving": ("load", "save"),
     "sharding": ("ShardedClouds",),
 }

@@ -65,7 +65,6 @@ from gp_distributions.models import (
     SparseDistributionGP,
     VariationalDistributionGP,
 )
-from gp_distributions.plotting.reports import report
 from gp_distributions.saving import load, save
 from gp_distributions.sharding import ShardedClouds
 
@@ -125,7 +124,6 @@ __all__ = [
     "optimize_free_shapes",
     "optimize_over_pool",
     "relevance",
-    "report",
     "save",
     "sensitivity",
 ]

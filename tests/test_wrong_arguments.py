@@ -110,5 +110,3 @@ def test_folders_must_exist(tmp_path: Path) -> None:
     path = tmp_path / "none" / "model.gp"
     with pytest.raises(FileNotFoundError, match=r"existing folder, got .*model\.gp\. Create"):
         gd.save(model(), path)
-    with pytest.raises(FileNotFoundError, match="existing folder"):
-        gd.report(model(), CLOUDS, np.arange(6.0), path)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -14,7 +12,6 @@ from gp_distributions import (
     MixedInputs,
     PointClouds,
     fit,
-    report,
 )
 
 SMALL = {"num_slices": 8, "num_quantiles": 8}
@@ -22,7 +19,7 @@ RNG = np.random.default_rng(0)
 
 
 @pytest.mark.parametrize("kind", ["polars", "pyarrow", "pandas"])
-def test_a_frame_of_bags_and_covariates(kind: str, tmp_path: Path) -> None:
+def test_a_frame_of_bags_and_covariates(kind: str) -> None:
     pl = pytest.importorskip("polars")
     pytest.importorskip("pyarrow")
     level = RNG.normal(size=40)
@@ -49,11 +46,6 @@ def test_a_frame_of_bags_and_covariates(kind: str, tmp_path: Path) -> None:
         PointClouds.from_frame(native, bag="id", columns="glucose")
     with pytest.raises(ValueError, match=r"'glucose' .* read bags with PointClouds"):
         MixedInputs(covariates=native)
-    with pytest.raises(TypeError, match=r"pipeline\[-1\]\.model_"):
-        report(estimator, chosen, y, tmp_path / "report.html")
-    inputs = estimator[:-1].transform(chosen)
-    written = report(estimator[-1].model_, inputs, y, tmp_path / "report.html", relevance=False)
-    assert Path(written).exists()
 
 
 def test_polygons_to_predictions() -> None:
