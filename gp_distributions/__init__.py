@@ -86,7 +86,6 @@ _MOVED = {
     "Diagnosis": "kernels",
     "Distance": "distances",
     "GroupAverageKernel": "kernels",
-    "InUseError": "files",
     "IntegratedGP": "models",
     "InterruptedComparison": "comparison",
     "Inversion": "distances",

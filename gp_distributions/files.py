@@ -1,4 +1,4 @@
-"""Files: written completely or not at all, such files of tensors with a description, and locks.
+"""Files: written completely or not at all, and such files of tensors with a description.
 
 Files of tensors are files of safetensors. Their metadata are one entry, ``content``: JSON of a
 description, which starts with the ``kind`` of the file, its ``format`` and the ``versions`` of the
@@ -23,7 +23,6 @@ from typing import Any, BinaryIO
 
 import safetensors.numpy
 import torch
-from filelock import FileLock, Timeout
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
@@ -154,40 +153,3 @@ def versions() -> dict[str, str]:
         with contextlib.suppress(PackageNotFoundError):  # in a source tree
             found[library] = version(library)
     return found
-
-
-class InUseError(ValueError):
-    """A checkpoint is in use by another process.
-
-    Example:
-        >>> from gp_distributions.files import InUseError
-        >>> issubclass(InUseError, ValueError)
-        True
-    """
-
-
-@contextlib.contextmanager
-def locked(path: str | os.PathLike[str], name: str) -> Iterator[None]:
-    """Hold a lock within a ``with`` block, in this process and by this block only.
-
-    The operating system releases the lock if the process is killed. The file may stay.
-
-    Args:
-        path: Path to the file of the lock.
-        name: What the lock protects, as the subject of the error.
-
-    Raises:
-        InUseError: If another process, or another block of this one, holds the lock.
-        OSError: If the file cannot be created.
-    """
-    if not Path(path).parent.is_dir():  # which FileLock would make
-        raise FileNotFoundError(f"Expected a path in an existing folder, got {path}.")
-    try:
-        lock = FileLock(path, timeout=0).acquire()
-    except Timeout as error:
-        raise InUseError(
-            f"{name} is in use by another process, or in this one. Only one at a time may use it: wait "
-            f"until that has ended, or use another path. (Lock: {path}.)"
-        ) from error
-    with lock:
-        yield

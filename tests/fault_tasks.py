@@ -106,7 +106,6 @@ def serve() -> None:
     with tempfile.TemporaryDirectory() as folder:  # what libraries do at first use is done once
         saved(0.0, f"{folder}/model", "never", 0)
         search("compared", None, "never", 0, None)
-        sparse_fit(f"{folder}/checkpoint", "never", 0, None)
     for line in sys.stdin:
         what, *rest = json.loads(line)
         if what == "end":
@@ -151,7 +150,7 @@ def called(call: str, result: str) -> None:
 
 
 # Where results are kept.
-KEPT = ("bayesopt/records.py", "sharding/checkpoint.py", "files.py")
+KEPT = ("bayesopt/records.py", "files.py")
 
 
 class AtLine:
@@ -214,11 +213,10 @@ def dying(when: str, number: int) -> None:
         from gp_distributions.bayesopt import ShapeOptimizer
         from gp_distributions.bayesopt.records import Checkpoint as Record
         from gp_distributions.saving import files
-        from gp_distributions.sharding.checkpoint import Checkpoint
 
         at = AtLine(number, die)
         owners = [(Record, "__init__"), (ShapeOptimizer, "tell"), (files, "write_tensors")]
-        for owner, name in (*owners, (Checkpoint, "read"), (Checkpoint, "write")):
+        for owner, name in owners:
             setattr(owner, name, at.within(getattr(owner, name)))
 
 
@@ -283,35 +281,6 @@ def search(kind: str, path: str | None, when: str, number: int, result: str | No
         write(result, [(e.candidate, e.outcomes) for e in made.evaluations])
 
 
-# Fits with checkpoints.
-
-
-def sparse(folder: str) -> Any:
-    """Make a sparse model of clouds in pieces."""
-    import numpy as np
-
-    from gp_distributions import ShardedClouds, SlicedWassersteinKernel, SparseDistributionGP
-
-    points = clouds(48).points.numpy()
-    data = ShardedClouds.from_arrays(points, targets=np.sin(points[..., 0].mean(1)), piece_atoms=32)
-    kernel = SlicedWassersteinKernel(2, num_slices=4, num_quantiles=4)
-    return SparseDistributionGP(data, covar_module=kernel, num_inducing=10, progress=False)
-
-
-def sparse_fit(folder: str, when: str, number: int, result: str | None) -> None:
-    """Fit a sparse model, and write its predictions to a file."""
-    from gp_distributions import fit
-    from gp_distributions.sharding import checkpoint
-
-    checkpoint._SHARE = 1e9  # each piece is written
-    model = sparse(folder)
-    dying(when, number)
-    fit(model, checkpoint=folder, restarts=0, progress=False)
-    if result is not None:
-        found = [*model.predict(clouds(5)), model.summed().sums.gram]
-        write(result, [part.numpy() for part in found])
-
-
 # Saves.
 
 
@@ -328,36 +297,6 @@ def saved(constant: float, path: str, when: str, number: int) -> None:
     model.mean_module.constant = torch.tensor(constant)
     dying(when, number)
     files.save(model, path)
-
-
-# Locks.
-
-
-def hold(path: str, ready: str) -> None:
-    """Hold a lock until this process is killed."""
-    import time
-
-    from gp_distributions.files import locked
-
-    parent = os.getppid()
-    with locked(path, "The checkpoint"):
-        Path(ready).touch()
-        while os.getppid() == parent:  # however long the test takes, but not after its end
-            time.sleep(0.01)
-
-
-def add(path: str, counter: str, times: int) -> None:
-    """Add one to the number in a file, under a lock, some times."""
-    from gp_distributions.files import InUseError, locked
-
-    done = 0
-    while done < times:
-        try:
-            with locked(path, "The counter"):
-                Path(counter).write_text(str(int(Path(counter).read_text()) + 1))
-                done += 1
-        except InUseError:
-            pass
 
 
 # Interrupts.

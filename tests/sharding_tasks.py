@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from gp_distributions import PointClouds, SlicedWassersteinKernel
-from gp_distributions.sharding.checkpoint import digest
+from gp_distributions import PointClouds, ShardedClouds
+
+
+def in_pieces(clouds: PointClouds, targets: Tensor, *, size: int) -> ShardedClouds:
+    """Clouds in memory as pieces of a number of clouds."""
+    starts = range(0, len(clouds), size)
+    parts = [(clouds[i : i + size], targets[i : i + size]) for i in starts]
+    return ShardedClouds.from_pieces([partial(given, part) for part in parts])
+
+
+def given(part: tuple[PointClouds, Tensor]) -> tuple[PointClouds, Tensor]:
+    """What a piece returns."""
+    return part
 
 
 @dataclass(frozen=True)
@@ -54,15 +65,3 @@ class Dies:
 def calls(folder: Path) -> list[int]:
     """Numbers of the pieces that were computed, once for each call."""
     return sorted(int(path.name.partition("-")[0]) for path in folder.glob("*-*"))
-
-
-def values() -> Any:
-    """Objects whose digest is the same in every process."""
-    kernel = SlicedWassersteinKernel(2, num_slices=5)
-    function = functools.partial(int, base=2)
-    return set("abcdefgh"), {"x": 1, "y": 2}, function, kernel, torch.arange(3)
-
-
-def digested() -> str:
-    """Return their digest."""
-    return digest(values())

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import copy
 import math
-import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -46,7 +44,6 @@ def fit_classifier(
     *,
     alpha_epsilons: Sequence[float] = (0.1, 0.01, 0.001),
     temperature: float | None = None,
-    checkpoint: str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> Classifier:
     r"""Fit a classifier in place and choose its concentration and its temperature; see :func:`fit`.
@@ -57,8 +54,7 @@ def fit_classifier(
     Concentrations are fitted from the largest to the smallest. With more than 200 clouds, the first is
     fitted from all starts, and each of the others from the maximum before, which is close. Fewer clouds
     may have other maxima at each, so all start from the hyperparameters that the model has at the call.
-    If a fit is interrupted without a checkpoint, the best of the concentrations already fitted is kept.
-    With a checkpoint, each concentration has a folder within it.
+    If a fit is interrupted, the best of the concentrations already fitted is kept.
 
     A model without a kernel then chooses scales of coordinates at the best concentration. If they
     change, all concentrations are fitted again. A sparse one chooses them before it is fitted, by an
@@ -77,20 +73,12 @@ def fit_classifier(
         model,
         concentrations=concentrations,
         temperatures=temperatures,
-        checkpoint=checkpoint,
         options=options,
     )
-    start, before = copy.deepcopy(model.state_dict()), (model.alpha_epsilon, model.temperature)
-    try:
-        if model.chooses_metric:
-            _choose(model, select, concentrations[len(concentrations) // 2], options)
-        else:
-            select().restore(model)
-    except BaseException:
-        if checkpoint is not None:  # so that a fit of this object finds what it has done
-            model.load_state_dict(start)
-            model.alpha_epsilon, model.temperature = before
-        raise
+    if model.chooses_metric:
+        _choose(model, select, concentrations[len(concentrations) // 2], options)
+    else:
+        select().restore(model)
     return model
 
 
@@ -151,7 +139,6 @@ def _selected(
     *,
     concentrations: Sequence[float],
     temperatures: Sequence[float],
-    checkpoint: str | os.PathLike[str] | None,
     options: dict[str, Any],
 ) -> _Fitted:
     """Fit a classifier at each concentration, and return the best of these."""
@@ -179,8 +166,6 @@ def _selected(
                     lengthscale.set()
                 model.alpha_epsilon = alpha_epsilon
                 model.temperature = temperatures[0] if len(temperatures) == 1 else 1.0
-                if checkpoint is not None:
-                    options["checkpoint"] = Path(checkpoint) / f"alpha_epsilon={alpha_epsilon!r}"
                 step = f"Fitting alpha_epsilon={alpha_epsilon:g}, {number} of {total}"
                 maximise(model, **options, description=step)
                 density, chosen = _best_temperature(model, temperatures, options)

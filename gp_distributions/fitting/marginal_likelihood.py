@@ -115,10 +115,9 @@ def fit(
             ``gtol``, the largest gradient at a maximum.
         progress: Whether to show a progress bar if the fit takes more than a few seconds.
         **more: Of sparse models, ``client``, a client of ``dask.distributed`` whose workers form the
-            sums, added in a fixed order; and ``checkpoint``, the path to a folder from which an
-            interrupted fit is continued if it is started again with the same arguments. Of classifiers,
-            ``alpha_epsilons``, the concentrations to try, (0.1, 0.01, 0.001) by default; and
-            ``temperature``, the temperature of the probabilities, which ``fit`` chooses by default.
+            sums, added in a fixed order. Of classifiers, ``alpha_epsilons``, the concentrations to try,
+            (0.1, 0.01, 0.001) by default; and ``temperature``, the temperature of the probabilities,
+            which ``fit`` chooses by default.
 
     Returns:
         The fitted model, in evaluation mode.

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import copy
 import math
-import os
 from dataclasses import replace
-from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -44,9 +40,6 @@ from gp_distributions.models.shared_kernel import SharedKernelGP
 from gp_distributions.models.sparse_aggregate_gp import SparseAggregateGP
 from gp_distributions.models.sparse_classification import SparseClassificationGP
 from gp_distributions.models.sparse_distribution_gp import SparseDistributionGP
-from gp_distributions.rows.fingerprint import fingerprint
-from gp_distributions.sharding.checkpoint import Checkpoint, claimed, digest
-from gp_distributions.sharding.pieces import descriptions
 
 # Number of clouds from which an exact model learns the hyperparameters.
 _SAMPLE, _SAMPLE_OF_SUMS = 1000, 128
@@ -66,7 +59,6 @@ def fit_sparse(
     options: dict[str, Any] | None = None,
     progress: bool = True,
     client: Any = None,
-    checkpoint: str | os.PathLike[str] | None = None,
     description: str = "Fitting",
 ) -> SparseDistributionGP:
     """Fit a sparse model in place; :func:`fit` calls this function.
@@ -82,7 +74,7 @@ def fit_sparse(
     outputscale and noise that maximise the lower bound predicted worse than those of the sample, since
     the bound counts what the inducing clouds do not explain as noise.)
 
-    If a fit without a checkpoint is interrupted, the model keeps the best hyperparameters found so far,
+    If a fit is interrupted, the model keeps the best hyperparameters found so far,
     and forms its sums when it next predicts.
 
     Args:
@@ -97,11 +89,6 @@ def fit_sparse(
             order of the pieces: if each task runs on one thread, as it does by default on workers,
             they have the same bits on any number of workers of one kind, and in this process with
             ``OMP_NUM_THREADS=1``.
-        checkpoint: Path to a folder for intermediate results. A fit that is interrupted and started
-            again, with the same arguments on the same data, continues after the pieces already done.
-            The model object may be the same, since with a checkpoint an interrupted fit leaves its
-            hyperparameters as they were. To recognise data that are neither files nor
-            :class:`ShardedClouds`, all pieces are read once more.
         description: What the progress bar of the exact model says.
 
     Returns:
@@ -109,40 +96,10 @@ def fit_sparse(
 
     Raises:
         PieceError: If a piece of the data cannot be read; the message names its file.
-        ValueError: If the checkpoint belongs to another model, other data or other options, or to
-            this model before a fit that has ended.
-        InUseError: If another process uses the checkpoint.
     """
-    how = {"init": init, "restarts": restarts, "seed": seed, "options": options}
+    how: dict[str, Any] = {"init": init, "restarts": restarts, "seed": seed, "options": options}
     warn_of_units(model)
-    start = copy.deepcopy(model.state_dict())
     try:
-        alone = contextlib.nullcontext() if checkpoint is None else claimed(checkpoint)
-        with alone:
-            _fit(model, how, checkpoint, description, progress=progress, client=client)
-    except BaseException:
-        if checkpoint is not None:  # so that a fit of this object finds what it has done
-            model.load_state_dict(start)
-        raise
-    finally:
-        model.eval()
-    return model
-
-
-def _fit(
-    model: SparseDistributionGP,
-    how: dict[str, Any],
-    checkpoint: str | os.PathLike[str] | None,
-    description: str,
-    *,
-    progress: bool,
-    client: Any,
-) -> None:
-    """Fit a model as :func:`fit_sparse` does, with the options ``how`` of :func:`fit`."""
-    key = "" if checkpoint is None else _key(model, tuple(how.values()))
-    first = Checkpoint(checkpoint, "start", key)
-    features = _remembered_features(model, first)
-    if features is None:
         summed = isinstance(model, SparseAggregateGP)
         if not (summed and has_one_lengthscale(model.covar_module)):
             exact = exact_model(model)
@@ -154,59 +111,17 @@ def _fit(
         if summed:
             learn_from_sample(model)
         features = model.choose_features()
-        names = ("covar_module.", "likelihood.", "mean_module.")
-        state = model.state_dict()
-        fitted = {name: value for name, value in state.items() if name.startswith(names)}
-        first.write(1, fitted | features.tensors, now=True)
-    key = "" if checkpoint is None else digest(key, *features.tensors.values())
-    second = Checkpoint(checkpoint, "sums", key)
-    sums = sums_over_pieces(
-        model.piece_sums(features),
-        model.training_data().pieces,
-        progress=progress,
-        client=client,
-        checkpoint=second,
-        kind=partial(_sums_like, model.means()),
-    )
-    if isinstance(features, ExplicitFeatures):
-        sums = scaled_to_evidence(model, sums)
-    elif len(features.rows) < sums.count:
-        features, sums = _polished(model, features, sums)
-    model.take_sums(features, sums)
-    model.choice = chosen(model.covar_module) if model.chooses_metric else None
-
-
-def _key(model: SparseDistributionGP, options: Any) -> str:
-    """Return a digest of a model before a fit, of its data, and of the options of the fit."""
-    data = model.training_data()
-    settings = model.num_inducing, model.seed, str(model.feature_dtype)
-    modules = [(name, fingerprint(part)) for name, part in model.named_children()]
-    # Attributes of priors change when they are evaluated, but not their parameters.
-    priors = [(name, type(p), dict(p.state_dict())) for name, _, p, _, _ in model.named_priors()]
-    return digest(modules, priors, data.labelling, settings, options, descriptions(data.pieces))
-
-
-def _remembered_features(model: SparseDistributionGP, checkpoint: Checkpoint) -> Features | None:
-    """Set the hyperparameters to those of a checkpoint, and return the features in it, if any."""
-    done, values = checkpoint.read()
-    if not done:
-        return None
-    like = model.means()
-    kept = [values.pop(name).to(like) for name in ("rows", "factor") if name in values]
-    model.load_state_dict(model.state_dict() | values)
-    if not kept:
-        return model.choose_features()
-    rows, factor = kept
-    return InducingFeatures(model.covar_module, rows, factor, model.feature_dtype)
-
-
-def _sums_like(like: Tensor, **values: Any) -> CollapsedSums:
-    """Return sums that were read from a file, on the device of a tensor."""
-    moved: dict[str, Any] = {
-        name: value.to(like) if isinstance(value, Tensor) else value
-        for name, value in values.items()
-    }
-    return CollapsedSums(**moved)
+        task, pieces = model.piece_sums(features), model.training_data().pieces
+        sums = sums_over_pieces(task, pieces, progress=progress, client=client)
+        if isinstance(features, ExplicitFeatures):
+            sums = scaled_to_evidence(model, sums)
+        elif len(features.rows) < sums.count:
+            features, sums = _polished(model, features, sums)
+        model.take_sums(features, sums)
+        model.choice = chosen(model.covar_module) if model.chooses_metric else None
+    finally:
+        model.eval()
+    return model
 
 
 def exact_model(model: SparseDistributionGP) -> DistributionGP:

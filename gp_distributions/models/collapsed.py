@@ -58,11 +58,6 @@ class InducingFeatures:
         prior = covariance(self.covar_module, rows, diag=True)
         return (prior - squares(phi)).clamp_min(0)
 
-    @property
-    def tensors(self) -> dict[str, Tensor]:
-        """What the features need besides the kernel."""
-        return {"rows": self.rows, "factor": self.factor}
-
     @cached_property
     def _inducing(self) -> EmbeddedRows:
         return EmbeddedRows(self.rows.to(self.dtype), prepared=True)
@@ -78,7 +73,6 @@ class ExplicitFeatures:
 
     covar_module: ExpectedKernel
     dtype: ClassVar[torch.dtype] = torch.float64
-    tensors: ClassVar[dict[str, Tensor]] = {}
 
     def __call__(self, rows: Rows) -> Tensor:
         """Return the features of ``... x N x width`` rows, a ``... x N x M`` tensor."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from contextlib import closing
+from dataclasses import dataclass
 from functools import reduce
 from operator import add
 from typing import Any, TypeVar
@@ -21,13 +22,11 @@ from gp_distributions.models.collapsed import (
     column_grams,
 )
 from gp_distributions.models.sampling_noise import relative_noise
-from gp_distributions.sharding.checkpoint import Checkpoint
 from gp_distributions.sharding.passes import Task, run
 from gp_distributions.sharding.pieces import Piece
 
 Sums = TypeVar("Sums")
 
-_NOWHERE = Checkpoint(None, "", "")
 # Number of clouds whose features are in memory at a time. Sums depend on it in the last bits.
 _CHUNK = 2048
 # Where a share is smaller than this many times the machine precision and the number of features, its
@@ -226,8 +225,6 @@ def sums_over_pieces(
     *,
     progress: bool = True,
     client: Any = None,
-    checkpoint: Checkpoint = _NOWHERE,
-    kind: Callable[..., Any] = dict,
 ) -> Sums:
     """Add the results of a task over all pieces of data, in the order of the pieces.
 
@@ -236,37 +233,17 @@ def sums_over_pieces(
         pieces: The pieces.
         progress: Whether to show a progress bar if it takes more than a few seconds.
         client: A client of ``dask.distributed`` whose workers compute the sums. Default: this process.
-        checkpoint: Where the sums so far are kept, and from where they are taken. If the pass is
-            interrupted in any way other than the end of the process, those of all pieces done are kept.
-        kind: The class of the sums, a dataclass, or a function that makes them of their fields. Required
-            with a checkpoint, which holds the fields.
 
     Returns:
         The sum of the results.
 
     Raises:
         PieceError: If a piece cannot be read or summed; the message names it.
-        ValueError: If the checkpoint belongs to something else.
     """
-    done, values = checkpoint.read()
-    so_far: tuple[int, Any] = done, kind(**values) if done else None  # which changes in one step
-    left = range(done, len(pieces))
-    results = run(task, pieces, left, client=client, progress="Pieces" if progress else None)
-
-    def write(*, now: bool) -> None:
-        done, total = so_far
-        if total is not None:
-            kept = {field.name: getattr(total, field.name) for field in fields(total)}
-            checkpoint.write(done, kept, now=now)
-
-    try:
+    results = run(task, pieces, client=client, progress="Pieces" if progress else None)
+    total: Any = None
+    with closing(results):
         for part in results:
-            done, total = so_far
             terms = [each for each in (total, part) if each is not None]
-            so_far = done + 1, reduce(add, terms) if terms else None
-            write(now=False)
-    finally:
-        results.close()
-        if len(left):
-            write(now=True)
-    return so_far[1]
+            total = reduce(add, terms) if terms else None
+    return total

@@ -38,7 +38,6 @@ Task: TypeAlias = Callable[..., Result]
 def run(
     task: Task[Result],
     pieces: Sequence[Piece],
-    numbers: Sequence[int] | None = None,
     *,
     client: Any = None,
     progress: str | None = None,
@@ -52,37 +51,35 @@ def run(
     Args:
         task: What to compute, without gradients.
         pieces: The pieces.
-        numbers: Numbers of the pieces to use. Default: all.
         client: A client of ``dask.distributed``. Default: this process.
         progress: Label of a progress bar, which appears after three seconds. Default: no bar.
 
     Yields:
-        The results, in the order of ``numbers``.
+        The results, in the order of the pieces.
 
     Raises:
         PieceError: If a task fails; the message names the piece and its file.
     """
-    order = range(len(pieces)) if numbers is None else numbers
-    results = _here(task, pieces, order) if client is None else _there(task, pieces, order, client)
-    bar = tqdm(total=len(order), desc=progress, unit="piece", disable=not progress, delay=_PATIENCE)
+    results = _here(task, pieces) if client is None else _there(task, pieces, client)
+    bar = tqdm(
+        total=len(pieces), desc=progress, unit="piece", disable=not progress, delay=_PATIENCE
+    )
     with closing(results), bar:
         for result in results:
             yield result
             bar.update()
 
 
-def _here(
-    task: Task[Result], pieces: Sequence[Piece], order: Sequence[int]
-) -> Generator[Result, None, None]:
+def _here(task: Task[Result], pieces: Sequence[Piece]) -> Generator[Result, None, None]:
     """Compute results in threads of this process."""
     waiting: deque[Future[Result]] = deque()
     pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="piece")
     try:
-        for number in order:
+        for number, piece in enumerate(pieces):
             if len(waiting) == _THREADS:
                 yield waiting.popleft().result()
             context = contextvars.copy_context()
-            waiting.append(pool.submit(context.run, compute, task, number, pieces[number]))
+            waiting.append(pool.submit(context.run, compute, task, number, piece))
         while waiting:
             yield waiting.popleft().result()
     finally:
@@ -90,7 +87,7 @@ def _here(
 
 
 def _there(
-    task: Task[Result], pieces: Sequence[Piece], order: Sequence[int], client: Any
+    task: Task[Result], pieces: Sequence[Piece], client: Any
 ) -> Generator[Result, None, None]:
     """Compute results on the workers of a cluster."""
     from distributed import Client
@@ -104,19 +101,15 @@ def _there(
         warnings.filterwarnings("ignore", "Sending large graph")
         sent = client.submit(_given, task, pure=False)
     waiting: deque[Any] = deque()
-    left = deque(order)
+    left = deque(enumerate(pieces))
     try:
-        for number in order:
+        for piece in pieces:
             # The number of workers may change at any time.
             while left and len(waiting) < max(2, 2 * sum(client.nthreads().values())):
-                after = left.popleft()
-                piece, inputs = pieces[after].remote(client)
-                waiting.append(
-                    client.submit(
-                        compute, sent, after, piece, *inputs, pure=False, retries=_RETRIES
-                    )
-                )
-            with named(pieces[number].name):
+                number, after = left.popleft()
+                given = sent, number, after.sent()
+                waiting.append(client.submit(compute, *given, pure=False, retries=_RETRIES))
+            with named(piece.name):
                 result = waiting[0].result()
             waiting.popleft()
             yield result
@@ -129,11 +122,11 @@ def _given(task: Task[Result]) -> Task[Result]:
     return task
 
 
-def compute(task: Task[Result], number: int, piece: Piece, *inputs: Any) -> Result:
+def compute(task: Task[Result], number: int, piece: Piece) -> Result:
     """Read a piece and compute its result.
 
     Raises:
         PieceError: If this fails; the message names the piece.
     """
     with named(piece.name), torch.no_grad():
-        return task(number, *piece.read(*inputs))
+        return task(number, *piece.read())

@@ -1,24 +1,21 @@
-"""A piece of a data set: a description, small enough to be sent anywhere, of clouds to be read."""
+"""Pieces of a data set: descriptions, small enough to be sent anywhere, of clouds to be read."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
+import torch
 from torch import Tensor
 
 from gp_distributions.measures.arrays import Labels
 from gp_distributions.measures.point_clouds import PointClouds
+from gp_distributions.numerics.predictions import refuse_mask
 
 # The clouds of a piece and their targets, ``B`` or ``B x outputs``, in double precision.
 Contents: TypeAlias = tuple[PointClouds, Tensor | None]
-
-#: Largest number of atoms in a piece, padding included, unless a single bag has more.
-PIECE_ATOMS = 2**21
 
 
 class PieceError(ValueError):
@@ -54,20 +51,14 @@ class Piece:
     name: str = ""
     #: Number of distributions, or None if it is unknown until the piece is read.
     count: int | None = None
-    #: Dimension of the atoms, or None if it is unknown until the piece is read.
-    dim: int | None = None
 
-    def read(self, *inputs: Any) -> tuple[Any, ...]:
-        """Read distributions, their targets, and what else belongs to them.
-
-        Args:
-            *inputs: What :meth:`remote` returned beside the piece, or the results of its futures.
-        """
+    def read(self) -> tuple[Any, ...]:
+        """Read distributions, their targets, and what else belongs to them."""
         raise NotImplementedError
 
-    def remote(self, client: Any) -> tuple[Piece, list[Any]]:
-        """Return what to send to a cluster, and what ``read`` takes there, or futures of it."""
-        return self, []
+    def sent(self) -> Piece:
+        """Return what a worker reads in place of the piece."""
+        return self
 
     def targets(self) -> Tensor | None:
         """Read the targets alone."""
@@ -77,22 +68,37 @@ class Piece:
         """Read the labels of the distributions alone."""
         return getattr(self.read()[0], "labels", None)
 
-    def describe(self, *, first: bool = True) -> Any:
-        """Return what identifies the content of the piece, the same in every process.
 
-        Args:
-            first: Whether the piece is the first of its data. Others may be described without being
-                computed, by less than their content.
-        """
-        raise NotImplementedError
+@dataclass(frozen=True, eq=False)
+class FunctionPiece(Piece):
+    """What a function of the user returns.
+
+    Attributes:
+        function: The function, which returns clouds, or clouds and targets.
+        name: Where the content lies, for messages.
+    """
+
+    function: Callable[[], Any]
+    name: str
+
+    def read(self) -> Contents:
+        """Call the function and check what it returns."""
+        value = self.function()
+        clouds, targets = value if isinstance(value, tuple) else (value, None)
+        if not isinstance(clouds, PointClouds) or len(clouds.batch_shape) != 1:
+            raise TypeError(
+                "Expected PointClouds with one batch axis, or a tuple of these and their targets, got "
+                f"{clouds if isinstance(clouds, PointClouds) else type(clouds).__name__}."
+            )
+        return clouds, None if targets is None else target_tensor(targets, len(clouds))
 
 
 @dataclass(frozen=True, eq=False)
 class HeldPiece(Piece):
-    """A piece of an object with a method ``piece``.
+    """A piece of an object in this process with a method ``piece``, of which workers get the content.
 
     Attributes:
-        data: The object; None on a worker, which is given the content.
+        data: The object.
         number: Number of the piece.
         name: Where the content lies, for messages.
     """
@@ -101,89 +107,50 @@ class HeldPiece(Piece):
     number: int
     name: str = ""
 
-    def remote(self, client: Any) -> tuple[Piece, list[Any]]:
-        """Send the content of the piece, but not the other pieces."""
-        with named(self.name):
-            return replace(self, data=None), list(self.read())
-
-    def read(self, *inputs: Any) -> tuple[Any, ...]:
+    def read(self) -> tuple[Any, ...]:
         """Read the distributions, their targets, and what else belongs to them."""
-        return inputs or self.data.piece(self.number)
+        found: tuple[Any, ...] = self.data.piece(self.number)
+        return found
 
-    def describe(self, *, first: bool = True) -> Any:
-        """Return the content."""
-        X, *others = self.read()
-        rows = X if isinstance(X, Tensor) else X.pack()
-        # The rows of mixed inputs have lost the units of numbers.
-        return (rows, getattr(X, "encoding", None), *others)
+    def sent(self) -> Piece:
+        """Return the content of the piece, without the other pieces."""
+        with named(self.name):
+            return _Content(self.read(), self.name)
 
 
 @dataclass(frozen=True, eq=False)
-class BagPiece(Piece):
-    """Consecutive bags whose atoms lie one after another.
+class _Content(Piece):
+    content: tuple[Any, ...]
+    name: str
 
-    Attributes:
-        offsets: The ``B + 1`` atoms at which bags begin, and their number.
-        names: Labels of the bags, or None.
-        given: Targets of the bags, or None.
-    """
-
-    offsets: npt.NDArray[np.int64]
-    names: Any
-    given: Tensor | None
-
-    @property
-    def count(self) -> int:  # type: ignore[override]
-        """Number of bags."""
-        return len(self.offsets) - 1
-
-    def targets(self) -> Tensor | None:
-        """Return the targets."""
-        return self.given
-
-    def labels(self) -> Labels | None:
-        """Return the labels."""
-        return self.names
+    def read(self) -> tuple[Any, ...]:
+        return self.content
 
 
-def descriptions(pieces: Sequence[Piece]) -> list[Any]:
-    """Return what identifies the content of all pieces of a data set, the same in every process."""
-    found = []
-    for number, piece in enumerate(pieces):
-        with named(piece.name):
-            found.append(piece.describe(first=number == 0))
-    return found
-
-
-def check_alike(part: object, first: object, name: str, what: str) -> None:
-    """Check that a piece has targets, or labels, if and only if the first piece has them.
-
-    Raises:
-        PieceError: If only one of the two pieces has them.
-    """
-    if (part is None) != (first is None):
-        found, expected = ("no ", "") if part is None else ("", "no ")
-        raise PieceError(
-            f"{name}: expected {expected}{what}, as in the first piece, got {found}{what}. Give {what} "
-            "to all pieces or to none."
-        )
-
-
-def cut(sizes: npt.NDArray[np.int64], limit: int) -> list[tuple[int, int]]:
-    """Divide bags into consecutive ranges of at most ``limit`` atoms, padding included.
+def target_tensor(values: Any, count: int, labels: Any = None, name: str = "targets") -> Tensor:
+    """Return targets as a ``count`` or ``count x outputs`` tensor in double precision.
 
     Args:
-        sizes: Numbers of atoms of the ``B`` bags.
-        limit: Largest number of bags times largest bag in a range. A bag of more atoms is alone.
+        values: The targets.
+        count: Number of bags.
+        labels: Names of the bags, for error messages.
+        name: Name of the targets, for error messages.
 
-    Returns:
-        The first bag of each range, and the one after its last.
+    Raises:
+        ValueError: If the targets are of another shape, or not finite.
     """
-    ranges, start = [], 0
-    while start < len(sizes):
-        window = sizes[start : start + 1 + limit // max(1, int(sizes[start]))]
-        padded = np.maximum.accumulate(window) * np.arange(1, len(window) + 1)
-        count = max(1, int(np.searchsorted(padded, limit, side="right")))
-        ranges.append((start, start + count))
-        start += count
-    return ranges
+    refuse_mask(values, "Targets")
+    targets = torch.as_tensor(values, dtype=torch.float64)
+    if targets.dim() not in (1, 2) or len(targets) != count:
+        raise ValueError(
+            f"{name}: expected shape ({count},) or ({count}, outputs), one row for each bag, got "
+            f"{tuple(targets.shape)}."
+        )
+    wrong = (~targets.isfinite().reshape(count, -1).all(-1)).nonzero()
+    if len(wrong):
+        bag = int(wrong[0])
+        raise ValueError(
+            f"Bag {bag if labels is None else repr(labels[bag])}: expected a finite target in {name}, "
+            f"got {targets[bag].tolist()}. Leave out bags without a target."
+        )
+    return targets

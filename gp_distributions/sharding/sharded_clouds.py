@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,20 +15,12 @@ from torch import Tensor
 from gp_distributions.measures.arrays import Labels, integer
 from gp_distributions.measures.point_clouds import PointClouds
 from gp_distributions.rows.padding import filled
-from gp_distributions.sharding.arrays import array_pieces
-from gp_distributions.sharding.checkpoint import digest
-from gp_distributions.sharding.delayed import delayed_pieces
-from gp_distributions.sharding.parquet import parquet_pieces
+from gp_distributions.sharding.parquet import Layout, parquet_pieces
 from gp_distributions.sharding.passes import run
-from gp_distributions.sharding.pieces import (
-    PIECE_ATOMS,
-    Contents,
-    Piece,
-    check_alike,
-    descriptions,
-    named,
-)
-from gp_distributions.sharding.tables import Layout
+from gp_distributions.sharding.pieces import Contents, FunctionPiece, Piece, PieceError, named
+
+#: Largest number of atoms in a piece, padding included, unless a single bag has more.
+PIECE_ATOMS = 2**21
 
 Part = TypeVar("Part", Tensor, Labels)
 
@@ -37,11 +29,11 @@ Part = TypeVar("Part", Tensor, Labels)
 class ShardedClouds:
     """Point clouds in pieces: a description of data that need not fit in memory.
 
-    Make one with :meth:`from_parquet`, :meth:`from_arrays` or :meth:`from_delayed`, and pass it to a
+    Make one with :meth:`from_parquet` or :meth:`from_pieces`, and pass it to a
     :class:`SparseDistributionGP` as ``train_X``, or to its ``predict``. Clouds are read piece by piece,
     in double precision, where and when they are needed, and checked as in :class:`PointClouds`. The
-    object itself holds paths, and of each bag its place and its label, so it can be pickled and sent to
-    other machines, where the same paths must exist.
+    object itself holds paths, and of each bag its place and its label, or functions, so it can be
+    pickled and sent to other machines, where the same paths must exist.
 
     ``len(shards)`` is the number of clouds, where it is known.
 
@@ -49,14 +41,16 @@ class ShardedClouds:
         pieces: The pieces, in order.
 
     Example:
+        >>> from functools import partial
         >>> import numpy as np
-        >>> from gp_distributions import ShardedClouds
+        >>> from gp_distributions import PointClouds, ShardedClouds
         >>> points = np.random.default_rng(0).normal(size=(100, 30, 2))
-        >>> shards = ShardedClouds.from_arrays(
-        ...     points, targets=points.mean((1, 2)), piece_atoms=1200
-        ... )
+        >>> def piece(start):
+        ...     part = points[start : start + 40]
+        ...     return PointClouds(part), part.mean((1, 2))
+        >>> shards = ShardedClouds.from_pieces([partial(piece, start) for start in (0, 40, 80)])
         >>> shards
-        ShardedClouds(100 clouds in 3 pieces, d=2)
+        ShardedClouds(3 pieces)
         >>> clouds, targets = shards.piece(0)
         >>> clouds, targets.shape
         (PointClouds(40 clouds, 30 atoms, d=2, float64), torch.Size([40]))
@@ -93,8 +87,8 @@ class ShardedClouds:
             target: Name of the column of targets, or names of columns for several outputs. A target has
                 the same value in all rows of a bag. Default: no targets, or those of a mapping.
             targets: Targets by bag, if they are not in the files: a mapping, a series of pandas whose
-                index names the bags, or a data frame or path to a Parquet file with one row for each bag
-                and the columns ``bag`` and ``target``.
+                index names the bags, or a data frame with one row for each bag and the columns ``bag``
+                and ``target``.
             piece_atoms: Largest number of atoms in a piece, including padding to the size of its largest
                 bag. A bag of more atoms is a piece of its own.
 
@@ -117,124 +111,54 @@ class ShardedClouds:
             >>> ShardedClouds.from_parquet(
             ...     folder.name, bag="patient", columns="dose", target="age"
             ... )
-            ShardedClouds(2 clouds in 1 piece, d=1)
+            ShardedClouds(2 clouds in 1 piece)
             >>> folder.cleanup()
         """
-        layout = Layout.of(bag, columns, weight, target)
+        names = (columns,) if isinstance(columns, str) else tuple(columns)
+        if not names:
+            raise ValueError("Expected at least one column of coordinates, got none.")
+        single = target is None or isinstance(target, str)
+        outputs = (target,) if isinstance(target, str) else tuple(target or ())
+        layout = Layout(bag, names, weight, outputs, single)
         atoms = integer(piece_atoms, "piece_atoms")
         return cls(tuple(parquet_pieces(path, layout, targets, atoms)))
 
     @classmethod
-    def from_arrays(
-        cls,
-        points: Any,
-        *,
-        offsets: Any = None,
-        weights: Any = None,
-        targets: Any = None,
-        labels: Any = None,
-        piece_atoms: int = PIECE_ATOMS,
-    ) -> ShardedClouds:
-        """Describe arrays on disk or in memory.
-
-        Each argument is the path to a ``.npy`` file, a memory map, an array or a tensor. Files are read
-        where they are needed; of arrays and memory maps, pieces are sent there.
-        Offsets, targets and labels are read at once.
+    def from_pieces(cls, functions: Iterable[Callable[[], Any]]) -> ShardedClouds:
+        """Describe pieces that functions read or simulate.
 
         Args:
-            points: Atoms of ``B`` bags of one size, ``B x n x d``, or of bags of any sizes one after
-                another, ``N x d``.
-            offsets: For bags of any sizes, the ``B + 1`` integers ``0 = o_0 < ... < o_B = N``: bag ``i``
-                holds the atoms ``o_i`` to ``o_(i+1) - 1``.
-            weights: Weights >= 0, ``B x n`` or ``N``. Default: equal weights.
-            targets: Targets, ``B`` or ``B x outputs``. Default: no targets.
-            labels: Names of the bags. Default: no labels.
-            piece_atoms: As for :meth:`from_parquet`.
-
-        Returns:
-            The clouds, in order.
-
-        Raises:
-            ValueError: If a file cannot be read, or shapes or offsets are wrong.
-
-        Example:
-            >>> import tempfile
-            >>> import numpy as np
-            >>> from gp_distributions import ShardedClouds
-            >>> folder = tempfile.TemporaryDirectory()
-            >>> np.save(f"{folder.name}/atoms.npy", np.zeros((5, 3)))
-            >>> ShardedClouds.from_arrays(f"{folder.name}/atoms.npy", offsets=[0, 2, 5])
-            ShardedClouds(2 clouds in 1 piece, d=3)
-            >>> folder.cleanup()
-        """
-        atoms = integer(piece_atoms, "piece_atoms")
-        return cls(tuple(array_pieces(points, offsets, weights, targets, labels, atoms)))
-
-    @classmethod
-    def from_delayed(
-        cls,
-        pieces: Any,
-        *,
-        bag: str | None = None,
-        columns: str | Sequence[str] | None = None,
-        weight: str | None = None,
-        target: str | Sequence[str] | None = None,
-    ) -> ShardedClouds:
-        """Describe pieces that Dask computes.
-
-        Args:
-            pieces: A list of delayed values, or a collection of Dask, each of whose partitions is a
-                piece. The value of a piece is ``(clouds, targets)`` or ``clouds``, where ``clouds`` is a
-                :class:`PointClouds`, a list of arrays of shape ``n_i x d``, or an array of shape
-                ``B x n x d``; or a data frame in the layout of :meth:`from_parquet`. All rows of a bag
-                must be in one partition, next to each other, as they are after
-                ``frame.set_index(bag).persist()``; within a partition this is checked. A value must not
-                change when it is computed again. A pass over the data computes a few pieces at a time:
-                without ``persist``, each piece of a shuffled frame computes the whole shuffle.
-            bag: Name of the column that identifies the bag of each row, if the pieces are data frames.
-            columns: Name or names of the columns of coordinates, if the pieces are data frames.
-            weight: As for :meth:`from_parquet`.
-            target: As for :meth:`from_parquet`.
+            functions: Functions without arguments, one for each piece. Each returns ``clouds`` or
+                ``(clouds, targets)``: :class:`PointClouds` with one batch axis, and ``B`` or
+                ``B x outputs`` targets. It is called anew in each pass over the data, in any order and
+                in any process, and must return the same each time. The workers of Dask get the
+                functions by pickle.
 
         Returns:
             The clouds. Their number is unknown, so ``len`` raises a ``TypeError``.
 
         Raises:
-            ImportError: If Dask is not installed (extra ``dask``).
-            TypeError: If an entry is not a delayed value.
-            ValueError: If there are no pieces, or only one of ``bag`` and ``columns`` is given.
-
-        Warns:
-            CostWarning: If the pieces depend on common tasks, as after a shuffle.
+            ValueError: If there are no functions.
 
         Example:
-            >>> import dask
+            >>> from functools import partial
             >>> import numpy as np
-            >>> from gp_distributions import ShardedClouds
-            >>> @dask.delayed
-            ... def simulation(seed):
+            >>> from gp_distributions import PointClouds, ShardedClouds
+            >>> def simulated(seed):
             ...     points = np.random.default_rng(seed).normal(size=(10, 50, 3))
-            ...     return points, points.mean((1, 2))
-            >>> ShardedClouds.from_delayed([simulation(seed) for seed in range(4)])
+            ...     return PointClouds(points), points.mean((1, 2))
+            >>> ShardedClouds.from_pieces([partial(simulated, seed) for seed in range(4)])
             ShardedClouds(4 pieces)
         """
-        if (bag is None) != (columns is None):
-            raise ValueError("Expected both bag= and columns= for pieces that are data frames.")
-        layout = None
-        if bag is not None and columns is not None:
-            layout = Layout.of(bag, columns, weight, target)
-        return cls(tuple(delayed_pieces(pieces, layout)))
+        pieces = [FunctionPiece(each, f"piece {number}") for number, each in enumerate(functions)]
+        if not pieces:
+            raise ValueError("Expected at least one piece, got none.")
+        return cls(tuple(pieces))
 
     @property
     def num_pieces(self) -> int:
         """Number of pieces."""
         return len(self.pieces)
-
-    @cached_property
-    def dim(self) -> int:
-        """Dimension ``d`` of the atoms. Of delayed clouds, the first piece is computed to find it."""
-        known = self.pieces[0].dim
-        return self.piece(0)[0].dim if known is None else known
 
     def piece(self, index: int) -> Contents:
         """Read a piece.
@@ -253,24 +177,24 @@ class ShardedClouds:
             clouds, targets = self.pieces[index].read()
         return clouds, targets
 
-    def labels(self, index: int | None = None) -> Labels | None:
-        """Read the labels of the clouds of a piece, or of all pieces, or None if there are none.
+    def labels(self) -> Labels | None:
+        """Read the labels of the clouds, or None if there are none.
 
         Raises:
             PieceError: If a piece cannot be read, or only some pieces have labels.
         """
-        found = self._of_pieces(lambda piece: piece.labels(), "labels", index)
+        found = self._of_pieces(lambda piece: piece.labels(), "labels")
         return None if found is None else np.concatenate(found)
 
-    def targets(self, index: int | None = None) -> Tensor | None:
-        """Read the targets of a piece, or of all pieces, or None if there are none.
+    def targets(self) -> Tensor | None:
+        """Read the targets of the clouds, or None if there are none.
 
         Of Parquet files, only the columns of bags and targets are read.
 
         Raises:
             PieceError: If a piece cannot be read, or only some pieces have targets.
         """
-        found = self._of_pieces(lambda piece: piece.targets(), "targets", index)
+        found = self._of_pieces(lambda piece: piece.targets(), "targets")
         return None if found is None else torch.cat(found)
 
     def select(self, indices: Iterable[int]) -> ShardedClouds:
@@ -297,7 +221,7 @@ class ShardedClouds:
 
         Each cloud has a random number that depends on the seed, its piece and its place therein. The
         clouds with the smallest numbers are drawn: memory does not grow with the data, and numbers of
-        clouds need not be known. Every piece that holds a drawn cloud is read.
+        clouds need not be known. Every piece is read.
 
         Args:
             n: Number of clouds. If there are fewer, all are returned.
@@ -312,30 +236,23 @@ class ShardedClouds:
             PieceError: If a piece cannot be read, or only some pieces have targets or labels.
 
         Example:
-            >>> import numpy as np
-            >>> from gp_distributions import ShardedClouds
-            >>> shards = ShardedClouds.from_arrays(np.zeros((1000, 5, 2)), targets=np.arange(1000))
+            >>> import torch
+            >>> from gp_distributions import PointClouds, ShardedClouds
+            >>> data = PointClouds(torch.zeros(1000, 5, 2).double()), torch.arange(1000)
+            >>> shards = ShardedClouds.from_pieces([lambda: data])
             >>> clouds, targets = shards.sample(10, seed=0)
             >>> len(clouds), len(targets.unique())
             (10, 10)
         """
         wanted = integer(n, "n")
-        numbers, bound = list(range(len(self.pieces))), np.inf
-        counts = [piece.count for piece in self.pieces]
-        if None not in counts:  # the clouds drawn are known before a piece is read
-            keys = [_keys(seed, i, count) for i, count in enumerate(counts) if count is not None]
-            bound = _nth(np.concatenate(keys), wanted)
-            numbers = [number for number in numbers if (keys[number] <= bound).any()]
-        draw = partial(drawn, wanted, seed, bound)
         label = "Sampling" if progress else None
+        results = run(partial(drawn, wanted, seed), self.pieces, client=client, progress=label)
         held: list[Drawn] = []
         first: Drawn | None = None
-        for part, number in zip(
-            run(draw, self.pieces, numbers, client=client, progress=label), numbers, strict=True
-        ):
-            first, name = first or part, self.pieces[number].name
-            check_alike(part.targets, first.targets, name, "targets")
-            check_alike(part.clouds.labels, first.clouds.labels, name, "labels")
+        for part, piece in zip(results, self.pieces, strict=True):
+            first = first or part
+            _check_alike(part.targets, first.targets, piece.name, "targets")
+            _check_alike(part.clouds.labels, first.clouds.labels, piece.name, "labels")
             held = [each for each in (*held, part) if len(each.keys) or each is first]
             bound = _nth(np.concatenate([each.keys for each in held]), wanted)
             held = [each.up_to(bound) for each in held]
@@ -345,30 +262,21 @@ class ShardedClouds:
         targets = [each.targets for each in held if each.targets is not None]
         return clouds._alike(*atoms), torch.cat(targets) if targets else None
 
-    def digest(self) -> str:
-        """Return a digest of the data, the same in every process.
-
-        Files are recognised by name, size and time of the last change; delayed pieces by their numbers
-        and the content of the first, which is computed.
-        """
-        return digest(descriptions(self.pieces))
-
-    def _of_pieces(
-        self, read: Callable[[Piece], Part | None], what: str, index: int | None
-    ) -> list[Part] | None:
-        """Read targets or labels of a piece, or of all pieces; None if there are none."""
-        found: list[Part | None] = []
-        for piece in self.pieces if index is None else (self.pieces[index],):
+    def _of_pieces(self, read: Callable[[Piece], Part | None], what: str) -> list[Part] | None:
+        """Read targets or labels of all pieces; None if there are none."""
+        found: list[Part] = []
+        for number, piece in enumerate(self.pieces):
             with named(piece.name):
-                found.append(read(piece))
-            check_alike(found[-1], found[0], piece.name, what)
-        parts = [part for part in found if part is not None]
-        return parts or None
+                part = read(piece)
+            if number:
+                _check_alike(part, found or None, piece.name, what)
+            found += [] if part is None else [part]
+        return found or None
 
     def __len__(self) -> int:
         counts = [piece.count for piece in self.pieces]
         if None in counts:
-            raise TypeError("The number of clouds in delayed pieces is unknown.")
+            raise TypeError("The number of clouds in pieces of functions is unknown.")
         return sum(count for count in counts if count is not None)
 
     def __bool__(self) -> bool:
@@ -377,9 +285,8 @@ class ShardedClouds:
     def __repr__(self) -> str:
         number = f"{self.num_pieces} piece{'s' * (self.num_pieces != 1)}"
         if any(piece.count is None for piece in self.pieces):
-            return f"ShardedClouds({number})"  # to find the dimension would mean to compute a piece
-        count = len(self)
-        return f"ShardedClouds({count} cloud{'s' * (count != 1)} in {number}, d={self.dim})"
+            return f"ShardedClouds({number})"
+        return f"ShardedClouds({len(self)} cloud{'s' * (len(self) != 1)} in {number})"
 
 
 @dataclass(frozen=True)
@@ -399,27 +306,34 @@ class Drawn:
         return Drawn(self.keys[places.numpy()], self.clouds[places], targets)
 
 
-def drawn(
-    n: int, seed: int, bound: float, number: int, clouds: PointClouds, targets: Tensor | None
-) -> Drawn:
+def drawn(n: int, seed: int, number: int, clouds: PointClouds, targets: Tensor | None) -> Drawn:
     """Return the clouds of a piece that may be in a sample, those with the smallest keys.
 
     Args:
         n: Number of clouds to draw.
         seed: Random seed of the keys.
-        bound: Largest key in the sample, or infinity.
         number: Number of the piece.
         clouds: Its clouds.
         targets: Their targets.
     """
-    keys = _keys(seed, number, len(clouds))
-    return Drawn(keys, clouds, targets).up_to(min(bound, _nth(keys, n)))
-
-
-def _keys(seed: int, number: int, count: int) -> npt.NDArray[np.float64]:
-    return np.random.default_rng([seed, number]).random(count)
+    keys = np.random.default_rng([seed, number]).random(len(clouds))
+    return Drawn(keys, clouds, targets).up_to(_nth(keys, n))
 
 
 def _nth(keys: npt.NDArray[np.float64], n: int) -> float:
     """Return the ``n``-th smallest key, or infinity if there are no more."""
     return float(np.partition(keys, n - 1)[n - 1]) if n < len(keys) else np.inf
+
+
+def _check_alike(part: object, first: object, name: str, what: str) -> None:
+    """Check that a piece has targets, or labels, if and only if the first piece has them.
+
+    Raises:
+        PieceError: If only one of the two pieces has them.
+    """
+    if (part is None) != (first is None):
+        found, expected = ("no ", "") if part is None else ("", "no ")
+        raise PieceError(
+            f"{name}: expected {expected}{what}, as in the first piece, got {found}{what}. Give {what} "
+            "to all pieces or to none."
+        )

@@ -26,6 +26,7 @@ pytestmark = pytest.mark.usefixtures("short_fits")
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(8, 5, 2))
 Y = X[..., 0].mean(1)
+SHARDS = ShardedClouds.from_pieces([lambda: (PointClouds(X), Y)])
 SMALL = {"num_slices": 5, "num_quantiles": 5}
 
 
@@ -134,7 +135,7 @@ def test_columns_of_bags_of_equal_lengths_and_in_the_plane() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (ShardedClouds.from_arrays(X, targets=Y), "in memory, .*, got ShardedClouds.*Sparse"),
+        (SHARDS, "in memory, .*, got ShardedClouds.*Sparse"),
         (sparse.csr_array(X[:, 0]), "Sparse data was passed for X, but dense"),
         (torch.from_numpy(X).to_sparse(), r"X: expected a dense array.* to_dense\(\)"),
         ([sparse.csr_array(bag) for bag in X], r"Bag 0: .* a dense array.* toarray\(\)"),
@@ -157,6 +158,6 @@ def test_refused_inputs(estimator: Any, given: object, message: str) -> None:
 
 def test_refused_inputs_of_fitted_estimators_and_targets() -> None:
     with pytest.raises(TypeError, match=r"in memory, .*, got ShardedClouds"):
-        CloudScaler().fit(X).transform(ShardedClouds.from_arrays(X))
+        CloudScaler().fit(X).transform(SHARDS)
     with pytest.raises(TypeError, match="Sparse data was passed for y"):
         DistributionGPRegressor().fit(X, sparse.csr_array(Y[:, None]))

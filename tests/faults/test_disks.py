@@ -9,18 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from fault_tasks import clouds, optimizer, sparse, value
+from fault_tasks import clouds, optimizer, value
 
 from gp_distributions import (
     DistributionGP,
     SlicedWassersteinKernel,
-    SparseDistributionGP,
-    fit,
     save,
 )
-
-OPTIONS: dict[str, Any] = {"restarts": 0, "progress": False}
 
 
 def model() -> DistributionGP:
@@ -91,21 +86,3 @@ def test_searches_on_full_disks(
     expected = optimizer("random", None).run(value, 5, progress=False).evaluations
     assert made.run(value, 5, progress=False).evaluations == expected
     assert optimizer("random", str(path)).evaluations == expected
-
-
-def fitted(folder: Path) -> SparseDistributionGP:
-    return fit(sparse(str(folder)), checkpoint=folder, **OPTIONS)
-
-
-def test_a_fit_whose_checkpoint_does_not_fit(tmp_path: Path) -> None:
-    folder = tmp_path / "checkpoint"
-    expected = fitted(tmp_path / "whole").predict(clouds(3))
-    model = sparse(str(folder))
-    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    unchanged = f"Nothing was written to {folder / 'start.checkpoint'}"
-    with pytest.raises(OSError, match=unchanged), small_files(1000):
-        fit(model, checkpoint=folder, **OPTIONS)
-    assert not snapshot(folder)
-    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
-    found = fit(model, checkpoint=folder, **OPTIONS).predict(clouds(3))
-    assert all(map(torch.equal, found, expected))

@@ -46,17 +46,6 @@ def test_searches(kind: str, children: Children, tmp_path: Path) -> None:
         assert result(found) == result(tmp_path / "expected")
 
 
-@pytest.mark.parametrize("when", [WRITING, ANYTHING])
-def test_sparse_fits(when: str, children: Children, tmp_path: Path) -> None:
-    assert children.run("sparse_fit", tmp_path / "whole", NEVER, 0, tmp_path / "expected") == 0
-    folder = tmp_path / "folder"
-    work_on(children, 1, when, "sparse_fit", folder, result=tmp_path / "found")
-    found, expected = result(tmp_path / "found"), result(tmp_path / "expected")
-    assert all(map(np.array_equal, found, expected))
-    kept = {file.name for file in folder.iterdir()}
-    assert kept == {".lock", "start.checkpoint", "sums.checkpoint"}
-
-
 def test_saves(children: Children, tmp_path: Path) -> None:
     """The file is the old one or the new one, and always complete."""
     path, rng = tmp_path / "model.gp", np.random.default_rng(2)

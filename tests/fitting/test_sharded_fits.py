@@ -7,19 +7,19 @@ import re
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import dask
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
 from distributed import Client, LocalCluster
 from distributed.utils import get_mp_context
-from sharding_tasks import Dies
+from sharding_tasks import Dies, given
 
 from gp_distributions import (
     PointClouds,
@@ -30,7 +30,6 @@ from gp_distributions import (
 )
 from gp_distributions.models import passes
 from gp_distributions.sharding import PieceError
-from gp_distributions.sharding.checkpoint import Checkpoint
 from gp_distributions.sharding.parquet import ParquetPiece
 from gp_distributions.sharding.passes import run
 
@@ -58,7 +57,6 @@ def write(folder: Path) -> Path:
     sizes, atoms, targets = data()
     bag = np.repeat(np.arange(COUNT), sizes)
     columns = {"bag": bag, "x": atoms[:, 0], "y": atoms[:, 1], "target": targets[bag]}
-    columns["x0"] = np.sin(targets)[bag]  # a second output
     table = pa.table(columns)
     for number in range(4):
         rows = np.flatnonzero(bag // 15 == number)
@@ -107,39 +105,6 @@ def client(cluster: LocalCluster) -> Iterator[Client]:
         yield client
 
 
-def on_write(
-    monkeypatch: pytest.MonkeyPatch, count: int, action: Callable[[], None], name: str = "sums"
-) -> None:
-    """Do something once the sums of a number of pieces have been written, or another file."""
-    original = Checkpoint.write
-    acted: list[int] = []
-
-    def write(self: Checkpoint, done: int, values: dict[str, Any], *, now: bool = False) -> None:
-        original(self, done, values, now=True)
-        if self.path.stem == name and done == count and not acted:
-            acted.append(done)
-            action()
-
-    monkeypatch.setattr(Checkpoint, "write", write)
-
-
-def interrupt() -> None:
-    raise KeyboardInterrupt
-
-
-@pytest.fixture
-def pieces_used(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
-    """Numbers of the pieces over which each fit adds sums."""
-    used: list[list[int]] = []
-
-    def recorded(task: Any, pieces: Any, numbers: Any, **options: Any) -> Any:
-        used.append(list(numbers))
-        return run(task, pieces, numbers, **options)
-
-    monkeypatch.setattr(passes, "run", recorded)
-    return used
-
-
 def test_pieces_give_the_model_of_data_in_memory_and_predictions_in_order(folder: Path) -> None:
     model, rows = fitted(shards(folder)), clouds()
     found, expected = model.predict(rows), fitted_in_memory(model).predict(rows)
@@ -166,9 +131,9 @@ def test_a_fit_reads_each_piece_twice(folder: Path, monkeypatch: pytest.MonkeyPa
     reads: list[str] = []
     read = ParquetPiece.read
 
-    def noted(self: ParquetPiece, *inputs: Any) -> Any:
+    def noted(self: ParquetPiece) -> Any:
         reads.append(self.name)
-        return read(self, *inputs)
+        return read(self)
 
     monkeypatch.setattr(ParquetPiece, "read", noted)
     data = shards(folder)
@@ -189,7 +154,7 @@ def test_workers_read_the_pieces(
     classifier = SparseClassificationGP(labels, num_inducing=20)
     classes, densities = classifier.predict(data), classifier.leave_one_out()
 
-    def here(self: ParquetPiece, *inputs: Any) -> None:
+    def here(self: ParquetPiece) -> None:
         raise AssertionError("The piece was read in this process.")
 
     monkeypatch.setattr(ParquetPiece, "read", here)
@@ -209,19 +174,15 @@ def labelled(folder: Path) -> ShardedClouds:
     return ShardedClouds.from_parquet(folder, **names)
 
 
-def test_empty_partitions_add_nothing() -> None:
-    sizes, atoms, targets = data()
-    bag = np.repeat(np.arange(COUNT), sizes)
-    table = {"bag": bag, "x": atoms[:, 0], "y": atoms[:, 1], "target": targets[bag]}
-    frame = pd.DataFrame(table)
+def test_empty_pieces_add_nothing() -> None:
+    targets = data()[2][:, None]
 
     def model(*bounds: int) -> SparseDistributionGP:
         parts = [
-            dask.delayed(frame[(bag >= low) & (bag < high)])
+            partial(given, (clouds()[low:high], targets[low:high]))
             for low, high in itertools.pairwise(bounds)
         ]
-        shards = ShardedClouds.from_delayed(parts, bag="bag", columns=["x", "y"], target=["target"])
-        return SparseDistributionGP(shards, num_inducing=300)
+        return SparseDistributionGP(ShardedClouds.from_pieces(parts), num_inducing=300)
 
     found, expected = model(0, 0, 50, 50, COUNT), model(0, 50, COUNT)
     torch.testing.assert_close(
@@ -232,13 +193,21 @@ def test_empty_partitions_add_nothing() -> None:
 
 
 def test_two_workers_give_the_bits_of_one_process_though_one_is_killed(
-    folder: Path, tmp_path: Path, client: Client, monkeypatch: pytest.MonkeyPatch
+    folder: Path, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alone = fitted(shards(folder))
     together = fitted(shards(folder), client=client)
     victim = next(iter(client.run(os.getpid).values()))
-    on_write(monkeypatch, 2, lambda: os.kill(victim, signal.SIGKILL))
-    survived = fitted(shards(folder), client=client, checkpoint=tmp_path / "checkpoint")
+
+    def killing(*arguments: Any, **options: Any) -> Iterator[Any]:
+        results = run(*arguments, **options)
+        yield from itertools.islice(results, 2)
+        os.kill(victim, signal.SIGKILL)
+        yield from results
+
+    with monkeypatch.context() as patch:
+        patch.setattr(passes, "run", killing)
+        survived = fitted(shards(folder), client=client)
     # The scheduler may still list the worker that is dead, which does not answer.
     assert victim not in client.run(os.getpid, on_error="ignore").values()
     expected = alone.predict(shards(folder))
@@ -266,8 +235,8 @@ def test_a_piece_that_kills_its_workers_is_named(
     data = shards(folder)
     victim = data.num_pieces - 1
     # The tasks that wait on the same worker count as suspicious, too.
-    order = [victim, *range(victim)]
-    error = outcome(lambda: list(run(Dies(victim), data.pieces, order, client=client)))
+    order = [data.pieces[victim], *data.pieces[:victim]]
+    error = outcome(lambda: list(run(Dies(0), order, client=client)))
     assert isinstance(error, PieceError)
     assert re.search(r"part-3\.parquet, rows .*: KilledWorker: ", str(error))
 
@@ -292,44 +261,3 @@ def outcome(call: Callable[[], Any], seconds: float = 300) -> Any:
 
     threading.Thread(target=target, daemon=True).start()
     return found.get(timeout=seconds)
-
-
-@pytest.mark.parametrize("kind", ["sampling noise", "outputs"])
-def test_models_of_other_kinds_resume(
-    kind: str,
-    folder: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    pieces_used: list[list[int]],
-) -> None:
-    names: dict[str, Any] = {"bag": "bag", "columns": ["x", "y"], "piece_atoms": 40}
-    target = ["target", "x0"] if kind == "outputs" else "target"
-    data = ShardedClouds.from_parquet(folder, target=target, **names)
-
-    def fitted(**options: Any) -> SparseDistributionGP:
-        noisy = kind == "sampling noise"
-        model = SparseDistributionGP(data, num_inducing=20, sampling_noise=noisy)
-        return fit(model, restarts=0, **options)
-
-    with monkeypatch.context() as patch:
-        on_write(patch, 3, interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            fitted(checkpoint=tmp_path / "checkpoint")
-    resumed = fitted(checkpoint=tmp_path / "checkpoint")
-    every = list(range(data.num_pieces))
-    assert pieces_used == [every, every[3:]]
-    expected = fitted()
-    assert same(resumed.summed().sums.gram, expected.summed().sums.gram)
-    assert all(map(same, resumed.predict(clouds()), expected.predict(clouds())))
-
-
-def test_checkpoints_of_other_fits_are_refused(folder: Path, tmp_path: Path) -> None:
-    data = shards(folder)
-    fitted(data, checkpoint=tmp_path / "checkpoint")
-    with pytest.raises(ValueError, match="this model and these data"):
-        fitted(data, checkpoint=tmp_path / "checkpoint", seed=1)
-    with pytest.raises(ValueError, match="this model and these data"):
-        fitted(data.select(range(5)), checkpoint=tmp_path / "checkpoint")
-    (folder / "part-1.parquet").touch()
-    with pytest.raises(ValueError, match="this model and these data"):
-        fitted(shards(folder), checkpoint=tmp_path / "checkpoint")

@@ -2,7 +2,6 @@
 
 import copy
 import math
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,7 +21,6 @@ from gp_distributions import (
 )
 from gp_distributions.fitting import sparse as fitting
 from gp_distributions.judging import nlpd
-from gp_distributions.models.passes import PieceSums
 
 CLOUDS = random_clouds(300, sizes=(5, 20))
 ROWS = as_rows(CLOUDS)
@@ -93,50 +91,10 @@ def test_fixed_hyperparameters_stay() -> None:
     assert float(model.likelihood.noise.detach()) == pytest.approx(0.3)
 
 
-@pytest.mark.parametrize("options", [{}, {"sampling_noise": True}], ids=["plain", "sizes"])
-def test_an_interrupted_fit_of_the_same_object_is_continued(
-    options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def make() -> SparseDistributionGP:
-        model = SparseDistributionGP(ROWS, TARGETS, make_kernel(), num_inducing=20, **options)
-        model.likelihood.noise = 0.3
-        return model
-
-    def interrupted(*arguments: Any) -> Any:
-        raise KeyboardInterrupt
-
-    model = make()
-    before = values(model)
-    with monkeypatch.context() as patch:
-        patch.setattr(PieceSums, "__call__", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            fit(model, restarts=0, checkpoint=tmp_path)
-    after = values(model)
-    assert all(torch.equal(after[name], before[name]) for name in before)
-    monkeypatch.setattr(fitting, "exact_model", interrupted)  # what was fitted is in the checkpoint
-    fit(model, restarts=0, checkpoint=tmp_path)
-    monkeypatch.undo()
-    expected = fit(make(), restarts=0)
-    assert all(map(torch.equal, model.predict(ROWS[:9]), expected.predict(ROWS[:9])))
-
-
 def test_a_fit_computes_in_double_precision() -> None:
     model = SparseDistributionGP(ROWS, TARGETS, make_kernel(), num_inducing=20).to(torch.float32)
     assert model.predict(ROWS[:2])[0].dtype == torch.float32
     assert fit(model, restarts=0).predict(ROWS[:2])[0].dtype == torch.float64
-
-
-def test_a_fitted_model_does_not_find_its_own_checkpoint(tmp_path: Path) -> None:
-    """The error says so: the hyperparameters from which the fit started are gone."""
-    model = SparseDistributionGP(ROWS, TARGETS, make_kernel(), num_inducing=20)
-    fit(model, restarts=0, checkpoint=tmp_path)
-    with pytest.raises(
-        ValueError, match=r"or this model has been fitted since\. Make a fitted model"
-    ):
-        fit(model, restarts=0, checkpoint=tmp_path)
-    again = SparseDistributionGP(ROWS, TARGETS, make_kernel(), num_inducing=20)
-    fit(again, restarts=0, checkpoint=tmp_path)
-    assert all(map(torch.equal, again.predict(ROWS[:9]), model.predict(ROWS[:9])))
 
 
 def test_arguments_are_checked() -> None:

@@ -19,7 +19,6 @@ pl = pytest.importorskip("polars")
 pa = pytest.importorskip("pyarrow")
 nw = pytest.importorskip("narwhals")
 pq = pytest.importorskip("pyarrow.parquet")
-dask = pytest.importorskip("dask")
 
 COUNT = 60
 RNG = np.random.default_rng(0)
@@ -177,16 +176,10 @@ def test_columns_of_arrays_of_one_length():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_frames_in_pieces_and_tables_of_targets(kind, tmp_path):
+def test_tables_of_targets(kind, tmp_path):
     ordered = PANDAS.sort_values("bag", kind="stable", ignore_index=True)
     names = {name: ordered[name].tolist() for name in COLUMNS}
-    frame = KINDS[kind](names)
     columns = {"bag": "bag", "columns": ["x", "y"]}
-    # Dask computes frames of its own, so the value is made by a function.
-    part = dask.delayed(lambda: frame)()
-    found, _ = ShardedClouds.from_delayed([part], **columns, weight="w").piece(0)
-    assert found == PointClouds.from_frame(ordered, **READ)
-
     pq.write_table(pa.table(names), tmp_path / "all.parquet")
     bags = list(dict.fromkeys(names["bag"]))
     table = KINDS[kind]({"bag": bags[::-1], "y": list(range(len(bags)))[::-1]})

@@ -8,6 +8,7 @@ import pytest
 import torch
 from cases import as_rows, random_clouds
 from gpytorch.kernels import ScaleKernel
+from sharding_tasks import in_pieces
 
 from gp_distributions import (
     ClassificationGP,
@@ -18,6 +19,7 @@ from gp_distributions import (
     SparseDistributionGP,
     fit,
 )
+from gp_distributions.sharding.pieces import FunctionPiece
 
 CLOUDS = random_clouds(80, sizes=(5, 20))
 ROWS = as_rows(CLOUDS)
@@ -152,27 +154,23 @@ LABELS_OF_SHARDS = (POINTS_OF_SHARDS.square().mean((1, 2)) > 1).double() * 2
 LABELS_OF_SHARDS[77] = 1
 
 
-class Uncounted:
-    """A piece that does not know its number of clouds."""
+class Counted(FunctionPiece):
+    """A piece that knows its number of clouds."""
 
-    count = None
-
-    def __init__(self, piece: Any) -> None:
-        self.piece = piece
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.__dict__["piece"], name)
+    count = 10
 
 
 def shards() -> ShardedClouds:
-    return ShardedClouds.from_arrays(POINTS_OF_SHARDS, targets=LABELS_OF_SHARDS, piece_atoms=60)
+    return in_pieces(PointClouds(POINTS_OF_SHARDS), LABELS_OF_SHARDS, size=10)
 
 
 class TestShards:
     @pytest.mark.parametrize("counts", [True, False])
     def test_every_class_is_found(self, counts: bool, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("gp_distributions.models.pieces._FEWEST", 12)
-        data = shards() if counts else ShardedClouds(tuple(map(Uncounted, shards().pieces)))
+        data = shards()
+        if counts:
+            data = ShardedClouds(tuple(Counted(p.function, p.name) for p in data.pieces))
         model = SparseClassificationGP(data, covar_module=make_kernel(), num_inducing=2)
         assert 1 not in model.training_data().content[1]
         assert model.classes_.tolist() == [0, 1, 2]
