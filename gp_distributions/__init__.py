@@ -85,7 +85,6 @@ _MOVED = {
     "ConformalCorrection": "models",
     "Diagnosis": "kernels",
     "Distance": "distances",
-    "GroupAverageKernel": "kernels",
     "IntegratedGP": "models",
     "InterruptedComparison": "comparison",
     "Inversion": "distances",
@@ -105,7 +104,6 @@ _MOVED = {
     "default_kernels": "kernels",
     "fit_classification": "fitting",
     "invert_embedding": "distances",
-    "planar_rotations": "kernels",
 }
 
 

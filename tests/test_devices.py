@@ -17,7 +17,7 @@ import gp_distributions as gd
 from gp_distributions import plotting
 from gp_distributions.bayesopt import Decoder, DesignSearch, FreeSearch, MixedSearch, PoolSearch
 from gp_distributions.distances import invert_embedding
-from gp_distributions.kernels import GroupAverageKernel, default_kernels, planar_rotations
+from gp_distributions.kernels import default_kernels
 from gp_distributions.measures import align
 from gp_distributions.models import KernelRidgeClassifier
 from gp_distributions.testing.clouds import random_clouds, random_gaussians
@@ -132,13 +132,6 @@ MODELS: dict[str, Run] = {
     "normalised": predicting(
         lambda X: gd.DistributionGP(
             X, Y, sliced(), input_transform=gd.models.NormalizeClouds.from_data(X)
-        )
-    ),
-    "group average": predicting(
-        lambda X: gd.DistributionGP(
-            X,
-            Y,
-            ScaleKernel(GroupAverageKernel(gd.SlicedWassersteinKernel(2), planar_rotations(4))),
         )
     ),
     "shapes": predicting(lambda X: gd.DistributionGP(X, AREAS[:TRAIN]), shapes),

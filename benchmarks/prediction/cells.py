@@ -15,10 +15,8 @@ folds for all methods. ``majority`` is the share of the largest class.
   multiplied by the mean root mean square radius of all outlines.
 - ``SW2, turning`` and ``principal axes, turning``: ``SW2`` and ``principal axes`` with the same 256
   points and marks.
-- ``group average``: ``GroupAverageKernel`` of ``SlicedWasserstein`` over 8 rotations and 8 reflections.
-  All that ``fit`` learns and chooses comes from half of the training cells.
-- ``chosen``: in each fold the ``rigid`` or ``group average`` method whose leave-one-out log probability
-  of the labels of the training cells is largest.
+- ``chosen``: in each fold the ``rigid`` method whose leave-one-out log probability of the labels of the
+  training cells is largest.
 
 Two outlines occur twice, so that in some folds the copy of a test cell is among the training cells; this
 adds at most 4 / 650 = .006 to any accuracy.
@@ -35,14 +33,13 @@ chosen with all labels at hand, and no outer validation accounts for that.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-from gpytorch.kernels import Kernel, ScaleKernel
+from gpytorch.kernels import ScaleKernel
 from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedKFold
 from torch import Tensor
@@ -54,10 +51,8 @@ from benchmarks.regression import numbers, precomputed
 from benchmarks.shapes import principal_axes
 from gp_distributions.datasets import Cells, load_cells
 from gp_distributions.distances import Distance
-from gp_distributions.kernels import GroupAverageKernel, planar_rotations
 
 REPEATS, FOLDS, ATOMS = 3, 5, 128
-AVERAGE = "group average"
 LABELS = ("line", "treatment")
 
 Indices = NDArray[np.int64]
@@ -80,42 +75,35 @@ TARGETS = tuple(
 
 @dataclass
 class Method:
-    """A method and what it reads.
+    """A distance and its scores.
 
     Attributes:
-        make: Makes a kernel.
-        rows: All cells, as its kernel reads them.
-        share: Share of the training cells from which hyperparameters are learned.
+        squared: Squared distances of all cells.
         scores: For each label, accuracy, leave-one-out log probability and seconds of each fold.
     """
 
-    make: Callable[[], Kernel]
-    rows: Tensor
-    share: float = 1.0
+    squared: Tensor
     scores: dict[str, list[Score]] = field(default_factory=lambda: {name: [] for name in LABELS})
+
+    @property
+    def rows(self) -> Tensor:
+        """All cells, as numbers by which distances are looked up."""
+        return numbers(len(self.squared))
 
     def score(self, labels: NDArray[np.str_], train: Indices, test: Indices) -> Score:
         """Return the accuracy on test cells and the leave-one-out log probability on training cells."""
         begin = time.perf_counter()
-        chosen = np.random.default_rng(0).permutation(train)[: round(self.share * len(train))]
-        model = gd.fit(self._model(labels, np.sort(chosen)), restarts=0)
-        if len(chosen) < len(train):
-            few, model = model, self._model(labels, train)
-            for part in ("covar_module", "mean_module"):
-                getattr(model, part).load_state_dict(getattr(few, part).state_dict())
-            model.alpha_epsilon, model.temperature = few.alpha_epsilon, few.temperature
+        kernel = ScaleKernel(precomputed(self.squared))
+        model = gd.ClassificationGP(self.rows[train], labels[train], kernel)
+        gd.fit(model, restarts=0)
         accuracy = float(np.mean(model.predict(self.rows[test]) == labels[test]))
         loo = float(model.leave_one_out().mean())
         return {"accuracy": accuracy, "loo": loo, "seconds": time.perf_counter() - begin}
 
-    def _model(self, labels: NDArray[np.str_], train: Indices) -> gd.ClassificationGP:
-        return gd.ClassificationGP(self.rows[train], labels[train], ScaleKernel(self.make()))
-
 
 def of_distance(distance: Distance, points: Tensor) -> Method:
     """Embed all cells once, and return a method that looks distances up."""
-    squared = distance.squared(gd.PointClouds(points).pack())
-    return Method(lambda: precomputed(squared), numbers(len(points)))
+    return Method(distance.squared(gd.PointClouds(points).pack()))
 
 
 def turning_angles(points: Tensor) -> Tensor:
@@ -127,13 +115,6 @@ def turning_angles(points: Tensor) -> Tensor:
     centred = points - points.mean(-2, keepdim=True)
     radius = centred.square().sum(-1).mean(-1).sqrt().mean()
     return radius * angles.unsqueeze(-1)
-
-
-def average(slices: int, rotations: int) -> Kernel:
-    """Average a kernel over rotations and reflections."""
-    distance = gd.SlicedWasserstein(2, center=True, num_slices=slices, num_quantiles=24)
-    group = planar_rotations(rotations, reflections=True)
-    return GroupAverageKernel(gd.DistributionKernel(distance), group)
 
 
 def methods(cells: Cells, quick: bool) -> dict[str, Method]:
@@ -153,7 +134,6 @@ def methods(cells: Cells, quick: bool) -> dict[str, Method]:
     )
     fine = rigid(reflections=True, num_quantiles=32, max_degree=40)
     with_marks = gd.RigidSlicedWasserstein(3, marks=1, reflections=True, **slices)
-    shape = (8, 2) if quick else (24, 8)
     return {
         "SW2": of_distance(sliced, points),
         "principal axes": of_distance(sliced, principal_axes(points)),
@@ -164,7 +144,6 @@ def methods(cells: Cells, quick: bool) -> dict[str, Method]:
         "rigid, turning": of_distance(with_marks, ahead),
         "SW2, turning": of_distance(marked, ahead),
         "principal axes, turning": of_distance(marked, aligned),
-        AVERAGE: Method(lambda: average(*shape), clouds.pack(), share=0.5),
     }
 
 
@@ -173,7 +152,7 @@ def choose(ways: dict[str, Method]) -> tuple[dict[str, list[Score]], dict[str, i
     picked = dict.fromkeys(ways, 0)
     chosen: dict[str, list[Score]] = {name: [] for name in LABELS}
     for label in LABELS:
-        for fold in range(len(ways[AVERAGE].scores[label])):
+        for fold in range(len(next(iter(ways.values())).scores[label])):
             best = max(ways, key=lambda name: ways[name].scores[label][fold]["loo"])
             picked[best] += 1
             chosen[label].append(ways[best].scores[label][fold])
@@ -204,7 +183,7 @@ def run(options: Options) -> list[Row]:
             for train, test in splits.split(labels, labels):
                 for way in ways.values():
                     way.scores[label].append(way.score(labels, train, test))
-    mine = {name: way for name, way in ways.items() if name.startswith(("rigid", AVERAGE))}
+    mine = {name: way for name, way in ways.items() if name.startswith("rigid")}
     chosen, picked = choose(mine)
     rows = [row(name, way.scores, picked.get(name)) for name, way in ways.items()]
     majority: Row = {"name": "majority"}

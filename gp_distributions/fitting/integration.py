@@ -23,7 +23,6 @@ from gp_distributions.kernels.batching import batched
 from gp_distributions.kernels.block_kernel import BlockKernel
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.kernels.expected_kernel import ExpectedKernel
-from gp_distributions.kernels.group_average import GroupAverageKernel
 from gp_distributions.kernels.reading import inside_blocks
 from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.distribution_gp import DistributionGP
@@ -387,7 +386,7 @@ def _outputscales(kernel: Kernel) -> list[ScaleKernel]:
     """
     if isinstance(kernel, ScaleKernel):
         return [kernel]
-    if isinstance(kernel, BlockKernel | GroupAverageKernel):
+    if isinstance(kernel, BlockKernel):
         return _outputscales(kernel.base_kernel)
     if not isinstance(kernel, ProductKernel | AdditiveKernel):
         return []

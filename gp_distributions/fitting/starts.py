@@ -21,7 +21,6 @@ from gp_distributions.distances.rounding import rounding_of
 from gp_distributions.kernels.block_kernel import BlockKernel
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
-from gp_distributions.kernels.group_average import closest_images
 from gp_distributions.kernels.reading import inside_blocks
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.exact_inference import ExactMultivariateNormal
@@ -84,10 +83,10 @@ def median_distances(model: ExactGP) -> dict[DistributionKernel, Tensor]:
     def record(distance: Distance, inputs: tuple[Rows, ...], squared: Tensor) -> None:
         rows = rows_of(inputs[0])
         # An interrupt may leave the hook, which then sees predictions, too.
-        whole = squared.dim() > 1 and squared.shape[-1] % size == squared.shape[-2] % size == 0
+        whole = squared.shape[-2:] == (size, size)
         if distance not in medians and whole and size > 1:
             rounding = rounding_of(distance, rows, squared)
-            median = median_apart(closest_images(squared, size), rounding=rounding).sqrt()
+            median = median_apart(squared, rounding=rounding).sqrt()
             if bool(median.isnan()):
                 warn(
                     f"All {size} training clouds coincide for {distance}: predictions do not depend on "

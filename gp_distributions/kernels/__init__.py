@@ -8,7 +8,6 @@ from gp_distributions.kernels.defaults import default_kernels
 from gp_distributions.kernels.diagnosis import Diagnosis, diagnose
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.kernels.expected_kernel import ExpectedKernel
-from gp_distributions.kernels.group_average import GroupAverageKernel
 from gp_distributions.kernels.mixed import mixed_kernel
 from gp_distributions.kernels.named import MMDKernel, SinkhornKernel, SlicedWassersteinKernel
 from gp_distributions.kernels.profiles import (
@@ -25,7 +24,6 @@ from gp_distributions.kernels.profiles import (
     RationalQuadratic,
     StudentT,
 )
-from gp_distributions.numerics.rotations import planar_rotations
 
 __all__ = [
     "BlockKernel",
@@ -35,7 +33,6 @@ __all__ = [
     "ExpectedKernel",
     "Exponential",
     "Gaussian",
-    "GroupAverageKernel",
     "InverseMultiquadric",
     "Linear",
     "MMDKernel",
@@ -54,5 +51,4 @@ __all__ = [
     "default_kernels",
     "diagnose",
     "mixed_kernel",
-    "planar_rotations",
 ]

@@ -10,7 +10,6 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from gp_distributions.distances.base import Distance
-from gp_distributions.kernels.orbits import Orbits
 
 
 def batched(kernel: Kernel, values: Mapping[str, Tensor]) -> Kernel:
@@ -26,7 +25,7 @@ def batched(kernel: Kernel, values: Mapping[str, Tensor]) -> Kernel:
     Returns:
         A kernel of batch shape ``L`` in evaluation mode, whose parameters require no gradient.
     """
-    shared = {id(part): part for part in kernel.modules() if isinstance(part, Distance | Orbits)}
+    shared = {id(part): part for part in kernel.modules() if isinstance(part, Distance)}
     many = copy.deepcopy(kernel, dict(shared))
     size = torch.Size({len(value) for value in values.values()} or {1})
     for name, value in values.items():

@@ -15,7 +15,6 @@ from gp_distributions.distances.embedded_rows import Rows, rows_of
 from gp_distributions.distances.rounding import rounding_of
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
-from gp_distributions.kernels.group_average import GroupAverageKernel, closest_images
 from gp_distributions.kernels.orientation import LEVEL, axes_p_value, sees_random_poses
 from gp_distributions.kernels.reading import check_kind, distribution_kernels
 from gp_distributions.kernels.units import unit_findings
@@ -52,7 +51,7 @@ class DistanceDiagnosis:
             if fewer than 20 clouds, or fewer than half of them, count, or the atoms do not lie in two
             or three dimensions.
         random_poses: Whether the test does not reject uniform axes at the level 1%, and rotations
-            change the distance. Always false in a :class:`GroupAverageKernel`.
+            change the distance.
 
     Example:
         >>> import torch
@@ -269,13 +268,10 @@ def diagnose(kernel: Kernel, X: Inputs | Tensor) -> Diagnosis:
         )
     readers = distribution_kernels(kernel)
     read = dict(readers)
-    averages = [part for part in kernel.modules() if isinstance(part, GroupAverageKernel)]
-    averaged = {part for average in averages for part in average.modules()}
     spreads: dict[Distance, list[tuple[float, float, float]]] = {}
     same = torch.ones(len(rows), len(rows), dtype=torch.bool, device=rows.device).triu(1)
 
     def look(distance: Distance, inputs: tuple[Rows, ...], squared: Tensor) -> None:
-        squared = closest_images(squared, len(rows))
         rounding = rounding_of(distance, rows_of(inputs[0]), squared)
         different = apart(squared, rounding=rounding)
         same.logical_and_(~different)
@@ -313,7 +309,6 @@ def diagnose(kernel: Kernel, X: Inputs | Tensor) -> Diagnosis:
                 part,
                 spreads[part.distance],
                 read[part].select(rows),
-                part in averaged,
                 getattr(X, "num_normals", 0),
             )
             for name, part in parts.items()
@@ -340,7 +335,6 @@ def _diagnose_distance(
     part: DistributionKernel,
     spreads: list[tuple[float, float, float]],
     rows: Tensor,
-    averaged: bool,
     normals: int,
 ) -> DistanceDiagnosis:
     # If several kernels share a distance, each of them called it in turn, so there is a spread for each.
@@ -353,7 +347,7 @@ def _diagnose_distance(
         correlation = there / none
     with torch.no_grad():
         p_value = axes_p_value(part.distance, rows, normals)
-        seen = p_value >= LEVEL and not averaged
+        seen = p_value >= LEVEL
         random = seen and sees_random_poses(part.distance, rows, normals)
     return DistanceDiagnosis(
         name=re.sub(r"\.(\d+)", r"[\1]", f"kernel.{path}" if path else "kernel"),

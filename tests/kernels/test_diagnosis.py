@@ -24,7 +24,7 @@ from gp_distributions import (
 from gp_distributions.datasets import load_airfoils
 from gp_distributions.distances import Distance
 from gp_distributions.distances.precomputed import PrecomputedDistance
-from gp_distributions.kernels import BlockKernel, GroupAverageKernel, planar_rotations
+from gp_distributions.kernels import BlockKernel
 from gp_distributions.kernels.diagnosis import diagnose
 
 # Longer along the first coordinate, so that the clouds do not look randomly oriented.
@@ -252,14 +252,6 @@ class TestOrientation:
             assert (found.axes_p_value > 0.01, found.random_poses) == (random, random)
         rigid = DistributionKernel(RigidSlicedWasserstein(4, normals=2))
         assert not diagnose(rigid, clouds).distances[0].random_poses
-
-    def test_averages_over_rotations_are_not_asked(self) -> None:
-        clouds = turned(rods(40))
-        kernel = ScaleKernel(GroupAverageKernel(kernel_of(), planar_rotations(24)))
-        beside, averaged = diagnose(kernel_of() + kernel, clouds).distances
-        assert averaged.axes_p_value > 0.01
-        assert beside.random_poses
-        assert not averaged.random_poses
 
 
 class TestRefuses:
