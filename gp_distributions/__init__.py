@@ -86,7 +86,6 @@ _MOVED = {
     "Diagnosis": "kernels",
     "Distance": "distances",
     "IntegratedGP": "models",
-    "InterruptedComparison": "comparison",
     "Inversion": "distances",
     "KernelRidgeClassifier": "models",
     "MixtureClassifier": "models",

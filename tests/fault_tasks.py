@@ -105,7 +105,7 @@ def serve() -> None:
     tqdm.monitor_interval = 0
     with tempfile.TemporaryDirectory() as folder:  # what libraries do at first use is done once
         saved(0.0, f"{folder}/model", "never", 0)
-        search("compared", None, "never", 0, None)
+        search("pool", None, "never", 0, None)
     for line in sys.stdin:
         what, *rest = json.loads(line)
         if what == "end":
@@ -242,13 +242,7 @@ def clouds(count: int = 40) -> Any:
 
 def optimizer(kind: str, path: str | None) -> Any:
     """Make the optimizer of a search."""
-    from gp_distributions import (
-        MixedSearch,
-        MMDKernel,
-        PoolSearch,
-        ShapeOptimizer,
-        SlicedWassersteinKernel,
-    )
+    from gp_distributions import MixedSearch, PoolSearch, ShapeOptimizer
 
     options: dict[str, Any] = {"initial": 3, "restarts": 0, "path": path}
     if kind == "random":
@@ -257,11 +251,6 @@ def optimizer(kind: str, path: str | None) -> Any:
         parts = {"shape": PoolSearch(clouds()), "angle": (0.0, 1.0)}
         search = MixedSearch(**parts, num_restarts=2, raw_samples=4, maxiter=5)
         return ShapeOptimizer(search, **options)
-    if kind == "compared":
-        options["model"] = [
-            SlicedWassersteinKernel(2, num_slices=4, num_quantiles=4),
-            MMDKernel(2, bandwidth=1.0),
-        ]
     return ShapeOptimizer(PoolSearch(clouds()), **options)
 
 

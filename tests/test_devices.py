@@ -315,7 +315,6 @@ def of_area(index: int) -> float:
 
 SEARCHES: dict[str, Run] = {
     "pool": searching(lambda device: PoolSearch(shapes(device)), of_area),
-    "comparison": searching(lambda device: PoolSearch(shapes(device)), of_area, model="compare"),
     "objectives": searching(
         lambda device: PoolSearch(shapes(device)),
         lambda i: [of_area(i), float(AXES[i, 0]), float(AXES[i, 1]) - 0.9],

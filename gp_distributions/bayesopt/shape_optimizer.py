@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext
-from functools import partial
 from itertools import compress
-from typing import Any, Literal
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from botorch.models.model import Model
 from botorch.utils.multi_objective.pareto import is_non_dominated
+from linear_operator.utils.errors import NanError, NotPSDError
 from torch import Tensor
 from torch.nn import Module
 from tqdm import tqdm
@@ -21,13 +21,6 @@ from gp_distributions.bayesopt.acquisitions import (
     MakeAcquisition,
     Observations,
     default_acquisition,
-)
-from gp_distributions.bayesopt.compared_models import (
-    Candidates,
-    ComparedModels,
-    MakeModel,
-    fitted,
-    read_candidates,
 )
 from gp_distributions.bayesopt.decoder import decodable
 from gp_distributions.bayesopt.parts import Search
@@ -39,8 +32,13 @@ from gp_distributions.bayesopt.proposing import (
     seeded,
 )
 from gp_distributions.bayesopt.records import Checkpoint, Evaluation, candidate_key, read_outcomes
+from gp_distributions.fitting import fit
+from gp_distributions.fitting.starts import start_at_medians
 from gp_distributions.measures.arrays import integer
 from gp_distributions.models import DistributionGP
+from gp_distributions.warnings import ConvergenceWarning, warn
+
+MakeModel: TypeAlias = Callable[[Tensor, Tensor], DistributionGP]
 
 
 class ShapeOptimizer:
@@ -61,8 +59,7 @@ class ShapeOptimizer:
         objectives: Number of objectives.
         constraints: Number of constraints.
         initial: Number of random candidates at the start, at least two.
-        restarts: Number of additional starts of each fit, see :func:`gp_distributions.fit`. Default: 1,
-            or 0 if several kernels are compared.
+        restarts: Number of additional starts of each fit, see :func:`gp_distributions.fit`.
         model: A function that makes a model, to be fitted, from a ``T x width`` tensor of inputs (rows,
             or designs for a :class:`DesignSearch`) and a ``T x outcomes`` tensor. Its random numbers, if
             any, must have a fixed seed. Default, for each outcome: the mixture of the isotropic kernel
@@ -72,19 +69,8 @@ class ShapeOptimizer:
             known. For a :class:`MixedSearch` it is a :func:`mixed_kernel`, and for a
             :class:`RecipeSearch` one kernel on :class:`MMD`. Isotropic kernels have a
             :func:`median_lengthscale_prior`.
-
-            Or a list or a dictionary of kernels, distances and such functions. At each step all of them
-            predict each evaluation from the others. The model is their mixture with the weights of
-            pseudo-BMA+ (Yao et al. 2018), for each outcome separately; weights below a hundredth are
-            set to zero. Kernels have a :func:`median_lengthscale_prior`, and after 10 evaluations their
-            hyperparameters are found anew every second to fifth. In a :class:`DesignSearch`, kernels of
-            GPyTorch compare the designs, scaled to [0, 1], and kernels of this package their shapes.
-
-            ``"compare"`` stands for the :func:`default_kernels` of the clouds, and in a
-            :class:`DesignSearch` also for a Gaussian kernel and Matern 5/2 on designs, with the priors
-            of BoTorch.
         acquisition: A function that makes an acquisition function from the fitted model and the
-            :class:`Observations`. If neither this nor ``model`` holds a function of yours, outcomes may
+            :class:`Observations`. If neither this nor ``model`` is a function of yours, outcomes may
             have any unit. Otherwise tell them in one in which their standard deviations are about 1.
         path: Path to the checkpoint, a file of JSON lines for one optimizer at a time; ``None`` for no
             checkpoint. The checkpoint does not record code, so the decoder, the model, the acquisition
@@ -92,17 +78,16 @@ class ShapeOptimizer:
         seed: Random seed, not negative.
 
     Raises:
-        TypeError: If ``search`` is not a search, or ``model`` is none of these.
-        ValueError: If a number is not an integer or too small, or ``model`` is missing or ``"compare"``
-            although the dimension of the atoms is not known, or ``"compare"`` for a
-            :class:`MixedSearch`.
+        TypeError: If ``search`` is not a search, or ``model`` is not a function.
+        ValueError: If a number is not an integer or too small, or ``model`` is missing although the
+            dimension of the atoms is not known.
         CheckpointError: If the file belongs to another search, is damaged, or is in use by another
             process.
         OSError: If the file or its lock cannot be created.
 
     Warns:
         ConvergenceWarning: In :meth:`ask`, if a fit fails or does not converge.
-        PrecisionWarning: In :meth:`ask`, if ``model`` or ``acquisition`` holds a function and the
+        PrecisionWarning: In :meth:`ask`, if ``model`` or ``acquisition`` is a function of yours and the
             standard deviation of an outcome is below 1e-3, where bounds of BoTorch change results.
 
     Example:
@@ -124,8 +109,8 @@ class ShapeOptimizer:
         objectives: int = 1,
         constraints: int = 0,
         initial: int = 10,
-        restarts: int | None = None,
-        model: MakeModel | Candidates | Literal["compare"] | None = None,
+        restarts: int = 1,
+        model: MakeModel | None = None,
         acquisition: MakeAcquisition = default_acquisition,
         path: str | os.PathLike[str] | None = None,
         seed: int = 0,
@@ -138,27 +123,21 @@ class ShapeOptimizer:
             )
         if model is None:
             search.default_kernel(torch.Size())  # which says what is missing
+        elif not callable(model) or isinstance(model, Module):
+            raise TypeError(
+                "Expected model as a function that makes a model of inputs and outcomes, got "
+                f"{model!r:.80}. For a kernel: lambda X, Y: DistributionGP(X, Y, kernel)."
+            )
         self.search = search
         self.objectives = integer(objectives, "objectives")
         self.constraints = integer(constraints, "constraints", least=0)
         self.initial = integer(initial, "initial", least=2)
         self.seed = integer(seed, "seed", least=0)
-        alone = model is None or (callable(model) and not isinstance(model, Module))
-        self.restarts = integer(int(alone) if restarts is None else restarts, "restarts", least=0)
-        options: dict[str, Any] = {"restarts": self.restarts, "seed": self.seed}
-        self._fitted: Callable[[Tensor, Tensor], Model]
-        if alone:
-            make: Any = model or self._default_model
-            choose = search.choose_metric if model is None else None
-            self._fitted, made = partial(fitted, make, choose=choose, **options), [model]
-        else:
-            candidates = read_candidates(model, search, self.seed)
-            self._fitted = ComparedModels(candidates, search, self._outcomes, **options)
-            made = list(candidates.values())
+        self.restarts = integer(restarts, "restarts", least=0)
+        self._make_model = model
         self._make_acquisition = acquisition
         # Functions of users see outcomes as they were told.
-        own = all(each is None or isinstance(each, Module) for each in made)
-        self._rescales = acquisition is default_acquisition and own
+        self._rescales = acquisition is default_acquisition and model is None
         self._pending: dict[str, Any] = {}
         self._evaluations: list[Evaluation] = []
         self._checkpoint: Checkpoint | None = None
@@ -340,9 +319,6 @@ class ShapeOptimizer:
     def model(self) -> Model:
         """Returns a model fitted to all evaluations so far.
 
-        If several kernels are compared, this is a :class:`MixtureModel` with the weights of the next
-        step; or BoTorch's ``ModelList`` of one for each outcome, if there are several.
-
         Raises:
             ValueError: If fewer than two evaluations have succeeded.
         """
@@ -424,6 +400,29 @@ class ShapeOptimizer:
             with torch.no_grad():
                 X = X.to(self.search.input_transform.transform(X).dtype)
         return X, X.new_tensor([e.outcomes for e in succeeded])
+
+    def _fitted(self, X: Tensor, Y: Tensor) -> DistributionGP:
+        """Return a fitted model; if the fit fails, one with initial hyperparameters.
+
+        Warns:
+            ConvergenceWarning: If the fit fails or does not converge.
+        """
+        make = self._make_model or self._default_model
+        options: dict[str, Any] = {"restarts": self.restarts, "progress": False}
+        try:
+            model = fit(make(X, Y), seed=self.seed, **options)
+            if self._make_model is None:
+                self.search.choose_metric(model, seed=self.seed)
+            return model
+        except (NanError, NotPSDError) as error:
+            warn(
+                f"The fit to {len(X)} evaluations failed ({error}). The search goes on with the initial "
+                "hyperparameters of the model.",
+                ConvergenceWarning,
+            )
+        model = make(X, Y)
+        start_at_medians(model)
+        return model.eval()
 
     def _default_model(self, X: Tensor, Y: Tensor) -> DistributionGP:
         kernel = self.search.default_kernel(torch.Size(Y.shape[-1:] if Y.shape[-1] > 1 else []))

@@ -18,7 +18,7 @@ from benchmarks.league.tables import search
 from benchmarks.papers import machines, support_measure_machines
 from benchmarks.prediction import distance_comparison
 from benchmarks.scripts import is_long, scripts
-from benchmarks.search import compared_search, recipe_search, searches
+from benchmarks.search import recipe_search, searches
 from benchmarks.speed import fit_speed, long_runs
 from gp_distributions.bayesopt import DesignSearch
 from gp_distributions.fitting import ascent, lbfgs
@@ -41,7 +41,7 @@ def test_all_benchmarks_are_found_under_their_own_names() -> None:
     assert "harness" not in found
     assert len(found) == len({script.__name__ for script in found.values()})
     assert set(report.read(report.RECORDS)) <= found.keys()
-    assert is_long(compared_search)
+    assert is_long(recipe_search)
     assert not is_long(fit_speed)
 
 
@@ -54,11 +54,6 @@ def test_results_are_those_of_the_recorded_rows() -> None:
 FEW_STEPS = {"maxiter": 2, "n_burnin": 10}
 SMALLER: dict[str, dict[str, Any]] = {
     "blades": {"search": lambda made, *given: search(made.set_params(max_iter=5), *given)},
-    "compared_search": {
-        "searches": lambda task, ways, seeds, whole=compared_search.searches: whole(
-            task, dict(list(ways.items())[::2]), seeds[:1]
-        )
-    },
     "distance_comparison": {"DISTANCES": dict(list(distance_comparison.DISTANCES.items())[::4])},
     "long_runs": {"fitted": lambda count, seed, whole=long_runs.fitted: whole(8, seed)},
     "large_sparse": {"new_processes": lambda quick: ThreadPoolExecutor(1)},

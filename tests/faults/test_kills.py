@@ -37,7 +37,7 @@ def work_on(children: Children, seed: int, when: str, *work: Any, result: Path) 
     raise AssertionError("The work never ended.")
 
 
-@pytest.mark.parametrize("kind", ["mixed", "compared"])
+@pytest.mark.parametrize("kind", ["mixed", "pool"])
 def test_searches(kind: str, children: Children, tmp_path: Path) -> None:
     assert children.run("search", kind, None, NEVER, 0, tmp_path / "expected") == 0
     for when in (WRITING, ANYTHING):
