@@ -1,6 +1,6 @@
 """Which kernel? Candidates fitted to the same data, their held-out scores and stacking weights."""
 
 from gp_distributions.comparison.comparing import compare
-from gp_distributions.comparison.comparison import Comparison, InterruptedComparison
+from gp_distributions.comparison.comparison import Comparison
 
-__all__ = ["Comparison", "InterruptedComparison", "compare"]
+__all__ = ["Comparison", "compare"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -13,7 +13,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from gp_distributions.distances.base import Distance
-from gp_distributions.kernels.candidates import as_kernel, distances_of
+from gp_distributions.kernels.candidates import as_kernel
 from gp_distributions.measures.described import described
 from gp_distributions.measures.mixed_inputs import MixedInputs
 from gp_distributions.measures.training_data import TrainingData
@@ -131,15 +131,3 @@ def known_variances(candidate: Candidate, data: TrainingData) -> Tensor | None:
     transform = candidate._outcome_transform
     unit = 1.0 if transform is None else transform.stdvs.squeeze(-2)
     return candidate.columns(noise).reshape(len(data), -1) * unit**2
-
-
-def grouped(candidates: Mapping[str, Candidate]) -> list[dict[str, Candidate]]:
-    """Group candidates such that those that share a distance are in one group."""
-    groups: list[tuple[set[int], list[str]]] = []
-    for name, candidate in candidates.items():
-        shared, names = {id(d) for d in distances_of(candidate)}, [name]
-        for group in [group for group in groups if group[0] & shared]:
-            groups.remove(group)
-            shared, names = shared | group[0], group[1] + names
-        groups.append((shared, names))
-    return [{name: candidates[name] for name in names} for _, names in groups]

@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from joblib import Parallel, delayed
 from numpy.typing import ArrayLike
 from torch import Tensor
 from tqdm import tqdm
 
-from gp_distributions.comparison.candidates import Candidate, grouped
-from gp_distributions.comparison.comparison import Comparison, InterruptedComparison
+from gp_distributions.comparison.candidates import Candidate
+from gp_distributions.comparison.comparison import Comparison
 from gp_distributions.comparison.data import Split, read_data
 from gp_distributions.comparison.data import splits as split_data
 from gp_distributions.comparison.trials import Trial, run_trials
@@ -34,7 +33,6 @@ def compare(
     folds: Any = None,
     groups: Sequence[Hashable] | ArrayLike | None = None,
     classification: bool | None = None,
-    n_jobs: int | None = None,
     restarts: int = 1,
     seed: int = 0,
     progress: bool = True,
@@ -80,8 +78,6 @@ def compare(
             Default of ``folds`` with groups: 5, or the number of groups.
         classification: Whether ``y`` are labels. By default, they are if a candidate is a classifier, or
             if they are not numbers.
-        n_jobs: Number of processes of joblib. Candidates that share a distance run in one of them.
-            Default: one, unless ``joblib.parallel_config`` sets another.
         restarts: Number of further starts of each fit.
         seed: Random seed for the fits and for the folds.
         progress: Whether to show a progress bar if the comparison takes more than a few seconds.
@@ -94,9 +90,6 @@ def compare(
         ValueError: If there are no candidates, there is only one cloud, ``y``, the folds or the groups
             do not fit ``X``, a group is missing, or ``restarts`` is negative.
         RuntimeError: If every candidate fails.
-        InterruptedComparison: A ``KeyboardInterrupt``, if the comparison is interrupted. Its
-            ``comparison`` has the candidates that are already compared. If there are none, the interrupt
-            is passed on as it is.
 
     Example:
         >>> import torch
@@ -127,40 +120,17 @@ def compare(
     splits = split_data(data, folds, groups, seed)
     options = {"restarts": restarts, "seed": seed, "progress": False}
     parts: list[tuple[int | None, Split | None]] = [(None, None), *enumerate(splits)]
-    tasks = [
-        delayed(run_trials)(group, data, fold, split, leave_one_out=not splits, options=options)
-        for group in grouped(candidates)
-        for fold, split in parts
-    ]
     trials: list[Trial] = []
     total = len(candidates) * len(parts)
     bar = tqdm(total=total, desc="Comparing", unit=" fits", delay=_PATIENCE, disable=not progress)
-    try:
-        with bar:
-            for found in Parallel(n_jobs=n_jobs, return_as="generator_unordered")(tasks):
-                trials += found
-                bar.update(len(found))
-                if any(trial.interrupted for trial in found):
-                    raise KeyboardInterrupt
-    except KeyboardInterrupt:
-        try:
-            done = _compared(trials, candidates, splits, groups)
-        except RuntimeError:  # there is none
-            raise KeyboardInterrupt from None
-        raise InterruptedComparison(done) from None
-    return _compared(trials, candidates, splits, groups)
-
-
-def _compared(
-    trials: Sequence[Trial],
-    candidates: Mapping[str, Candidate],
-    splits: Sequence[Split],
-    groups: Sequence[Hashable] | ArrayLike | None,
-) -> Comparison:
-    done = [trial for trial in trials if not trial.interrupted]
-    results = {
-        name: _result(name, [t for t in done if t.name == name], splits) for name in candidates
-    }
+    with bar:
+        for fold, split in parts:
+            for trial in run_trials(
+                candidates, data, fold, split, leave_one_out=not splits, options=options
+            ):
+                trials.append(trial)
+                bar.update()
+    results = {name: _result([t for t in trials if t.name == name], splits) for name in candidates}
     clusters = None if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
     return Comparison.of(results, clusters)
 
@@ -172,18 +142,13 @@ def _are_labels(y: Any) -> bool:
     return as_floats(np.asarray(y)).dtype.kind not in "iuf"
 
 
-def _result(
-    name: str, trials: Sequence[Trial], splits: Sequence[Split]
-) -> tuple[Trial, Predictions | None]:
+def _result(trials: Sequence[Trial], splits: Sequence[Split]) -> tuple[Trial, Predictions | None]:
     """Return the trial of a candidate on all data, or one that failed, and all its predictions."""
-    failed = [trial for trial in trials if trial.message]
-    if failed:
-        return min(failed, key=lambda trial: -1 if trial.fold is None else trial.fold), None
-    if len(trials) <= len(splits):
-        return Trial(name, None, message="not compared: interrupted"), None
-    (whole,) = (trial for trial in trials if trial.fold is None)
+    failed = next((trial for trial in trials if trial.message), None)
+    if failed is not None:
+        return failed, None
+    whole, *folds = trials
     if not splits:
         return whole, whole.predictions
-    found = {t.fold: t.predictions for t in trials if t.predictions is not None}
-    held_out = [found[fold] for fold in range(len(splits))]
+    held_out = [trial.predictions for trial in folds if trial.predictions is not None]
     return whole, type(held_out[0]).joined(held_out, [test for _, test in splits])

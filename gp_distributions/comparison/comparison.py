@@ -181,35 +181,6 @@ class Comparison:
         return "\n".join(text)
 
 
-class InterruptedComparison(KeyboardInterrupt):
-    """An interrupt of :func:`compare`, with the candidates that were already compared.
-
-    In a notebook, it is ``sys.last_value`` after the interrupt.
-
-    Args:
-        comparison: The comparison of these candidates. The others are lines of its table.
-
-    Attributes:
-        comparison: The comparison.
-
-    Example:
-        >>> from gp_distributions.comparison import InterruptedComparison
-        >>> issubclass(InterruptedComparison, KeyboardInterrupt)
-        True
-    """
-
-    def __init__(self, comparison: Comparison) -> None:
-        done = len(comparison.models)
-        super().__init__(
-            f"{done} of {len(comparison.table)} candidates were compared before the interrupt. They are "
-            "the attribute comparison of this exception, in a notebook sys.last_value.comparison."
-        )
-        self.comparison = comparison
-
-    def __reduce__(self) -> tuple[type[InterruptedComparison], tuple[Comparison]]:
-        return type(self), (self.comparison,)
-
-
 def _entry(
     name: str,
     predictions: Predictions,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,7 +33,6 @@ class Trial:
         predictions: The predictions for clouds that were left out.
         seconds: Time taken.
         message: What went wrong; empty if nothing did.
-        interrupted: Whether the fit was interrupted. There is nothing else then.
     """
 
     name: str
@@ -42,37 +41,34 @@ class Trial:
     predictions: Predictions | None = None
     seconds: float = 0.0
     message: str = ""
-    interrupted: bool = False
 
 
 def run_trials(
-    group: Mapping[str, Candidate],
+    candidates: Mapping[str, Candidate],
     data: TrainingData,
     fold: int | None,
     split: Split | None,
     *,
     leave_one_out: bool,
     options: Mapping[str, Any],
-) -> list[Trial]:
+) -> Iterator[Trial]:
     """Fit copies of candidates, in turn, to all data or to a fold.
 
     Args:
-        group: Candidates that share distances, which stay as they are.
+        candidates: The candidates, which stay as they are.
         data: All data.
         fold: Number of the fold, or None for all data.
         split: The fold, or None.
         leave_one_out: Whether models of all data predict each cloud from all others.
         options: Options of :func:`fit`.
 
-    Returns:
-        A trial of each candidate. After an interrupt, that of the candidate at work says so and is the
-        last.
+    Yields:
+        A trial of each candidate.
     """
-    trials: list[Trial] = []
     before: DistributionGP | None = None
     # Held-out log densities and coverage show what it warns of.
     with silenced(UndeterminedWarning):
-        for name, candidate in copied(group).items():
+        for name, candidate in copied(candidates).items():
             start = time.perf_counter()
             subject = repr(name) if fold is None else f"{name!r}, fold {fold}"
             try:
@@ -80,18 +76,15 @@ def run_trials(
                     model, predictions = _tried(
                         candidate, data, split, leave_one_out, options, before
                     )
-            except KeyboardInterrupt:  # which must not lose what is done
-                return [*trials, Trial(name, fold, interrupted=True)]
             except Exception as error:  # a failure is a line of the table
                 text = f"{type(error).__name__}: {error}"
                 where = "" if fold is None else f"fold {fold}: "
-                trials.append(Trial(name, fold, message=where + text))
+                yield Trial(name, fold, message=where + text)
                 continue
             seconds = time.perf_counter() - start
             before = model if isinstance(model, DistributionGP) else before
             kept = model if split is None else None
-            trials.append(Trial(name, fold, kept, predictions, seconds))
-    return trials
+            yield Trial(name, fold, kept, predictions, seconds)
 
 
 def _tried(

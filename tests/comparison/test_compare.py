@@ -2,13 +2,11 @@
 
 import copy
 import math
-import pickle
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import joblib
 import numpy as np
 import pytest
 import torch
@@ -17,7 +15,7 @@ from sklearn.model_selection import GroupKFold, KFold, ShuffleSplit
 from torch import Tensor
 
 import gp_distributions as gd
-from gp_distributions.comparison import Comparison, InterruptedComparison, trials
+from gp_distributions.comparison import Comparison, trials
 from gp_distributions.kernels import default_kernels
 from gp_distributions.models import MixtureClassifier
 from gp_distributions.numerics.predictions import stacking_weights
@@ -372,21 +370,6 @@ class TestData:
             found = gd.compare(few, mixed, Y, folds=folds, **FAST)
             assert not [entry.message for entry in found.table if entry.failed]
             assert found.model().predict(mixed[:3])[0].shape == (3,)
-
-
-def test_an_interrupt_can_be_pickled(found: Comparison) -> None:
-    error = InterruptedComparison(found)
-    read = pickle.loads(pickle.dumps(error))
-    assert type(read) is InterruptedComparison
-    assert str(read) == str(error)
-    assert repr(read.comparison) == repr(found)
-
-
-def test_runs_in_parallel(found: Comparison) -> None:
-    with joblib.parallel_config(backend="threading", n_jobs=2):
-        other = gd.compare(kernels(), X, Y, **FAST)
-    assert [entry.name for entry in other.table] == [entry.name for entry in found.table]
-    torch.testing.assert_close(other.log_density, found.log_density, rtol=1e-8, atol=1e-8)
 
 
 def test_is_silent(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""Interrupts at any evaluation: models stay usable, and comparisons keep what is done."""
+"""Interrupts at any evaluation: models stay usable, and searches go on."""
 
 import copy
 import math
@@ -21,7 +21,6 @@ from library_settings import settings
 from gp_distributions import (
     ClassificationGP,
     DistributionGP,
-    MMDKernel,
     PointClouds,
     ReferenceMeasure,
     ScaledDistance,
@@ -29,13 +28,11 @@ from gp_distributions import (
     SlicedWasserstein,
     SlicedWassersteinKernel,
     SparseDistributionGP,
-    compare,
     fit,
     fit_reference,
     integrate_hyperparameters,
 )
 from gp_distributions.bayesopt import ShapeOptimizer
-from gp_distributions.comparison import InterruptedComparison
 from gp_distributions.fitting import starts
 from gp_distributions.kernels import DistributionKernel
 from gp_distributions.warnings import UndeterminedWarning, silenced
@@ -172,47 +169,6 @@ def test_the_best_concentration_so_far_is_kept(monkeypatch: pytest.MonkeyPatch) 
             fit(model, alpha_epsilons=(0.1, 0.001), restarts=0)
     assert model.alpha_epsilon == 0.1
     assert torch.equal(model.predict_proba(ROWS[12:]), first.predict_proba(ROWS[12:]))
-
-
-def candidates() -> dict[str, Any]:
-    shared = SlicedWasserstein(2, num_slices=4, num_quantiles=6)
-    kernels = {name: DistributionKernel(shared, name) for name in ("matern52", "gaussian")}
-    return {**kernels, "mmd": MMDKernel(2, bandwidth=1.0)}
-
-
-@pytest.mark.parametrize("folds", [None, 3])
-def test_comparisons_keep_what_is_done(folds: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    options: dict[str, Any] = {"restarts": 0, "progress": False, "folds": folds}
-    X, y = ROWS[:12], TARGETS[:12]
-    whole = compare(candidates(), X, y, **options)
-    fits = 1 if folds is None else 1 + folds
-    for at in (1, 2 * fits, 3 * fits):
-        calls: list[Any] = []
-
-        def counted(*arguments: Any, at: int = at, calls: list[Any] = calls, **given: Any) -> Any:
-            calls.append(arguments)
-            if len(calls) == at:
-                interrupt()
-            return fit(*arguments, **given)
-
-        with monkeypatch.context() as patch:
-            patch.setattr("gp_distributions.comparison.trials.fit", counted)
-            if at == 1:
-                with pytest.raises(KeyboardInterrupt):
-                    compare(candidates(), X, y, **options)
-                continue
-            with pytest.raises(InterruptedComparison, match="of 3 candidates were") as raised:
-                compare(candidates(), X, y, **options)
-        found = raised.value.comparison
-        assert len(calls) == at  # nothing more is fitted
-        done = [entry for entry in found.table if not entry.failed]
-        assert len(done) == (2 if at == 3 * fits else 1)
-        for entry in done:
-            same = torch.equal(found.log_density[entry.name], whole.log_density[entry.name])
-            assert same
-            found.models[entry.name].predict(ROWS[12:])
-        assert "mmd: not compared: interrupted" in repr(found)
-        found.model().predict(ROWS[12:])
 
 
 # A file whose variable the interrupt takes away is closed by Python, with a warning.
