@@ -40,9 +40,8 @@ def constraints(file: str) -> dict[str, Version]:
 
 GROUPS = {"required": PROJECT["dependencies"], **PROJECT["optional-dependencies"]}
 OURS = ("docs", "dev")  # the tools of developers, who install the pins
-DATA = ("cells", "molecules")  # packages whose data files are read; nothing of them is imported
 TOOLS = bounds(*(r for name in OURS for r in GROUPS[name]))
-FLOORS = bounds(*(r for name, group in GROUPS.items() if name not in OURS + DATA for r in group))
+FLOORS = bounds(*(r for name, group in GROUPS.items() if name not in OURS for r in group))
 PINS = constraints("constraints.txt")
 OLDEST = constraints("constraints-oldest.txt")
 # No test runs on this lower bound: docs/install.md says why.

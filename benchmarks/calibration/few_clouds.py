@@ -49,11 +49,13 @@ import gp_distributions as gd
 from benchmarks import shapes
 from benchmarks.calibration import ledger_tasks
 from benchmarks.calibration.ledger_measures import predicted
+from benchmarks.data.cells import load_cells
+from benchmarks.data.molecules import load_molecules
+from benchmarks.data.patients import random_patients
 from benchmarks.harness import Options, Row, main, means, progress
 from benchmarks.judging import Rows, Target, beside, find, limit, number
 from benchmarks.prediction import molecules, scaled_distance
 from benchmarks.regression import Scores, kernel_of, precomputed
-from gp_distributions.datasets import load_cells, load_molecules, random_patients
 from gp_distributions.distances import Distance
 from gp_distributions.measures.covariates import Covariates
 from gp_distributions.numerics.densities import Mixture

@@ -20,9 +20,12 @@ from torch import Tensor
 
 import gp_distributions as gd
 from benchmarks import shapes
+from benchmarks.data.cells import load_cells
+from benchmarks.data.molecules import load_molecules
+from benchmarks.data.patients import random_patients
+from benchmarks.data.solids import random_solids
 from benchmarks.papers import entropy_regression, mode_counting, textures
 from benchmarks.prediction import molecules, scaled_distance
-from gp_distributions.datasets import load_cells, load_molecules, random_patients, random_solids
 
 Array = NDArray[np.float64]
 Inputs = gd.PointClouds | gd.MixedInputs

@@ -18,15 +18,12 @@ import torch
 from numpy.typing import NDArray
 
 import gp_distributions as gd
+from benchmarks.data.cells import load_cells
+from benchmarks.data.molecules import load_molecules
+from benchmarks.data.patients import random_patients
 from benchmarks.prediction import molecules as qm9
 from benchmarks.shapes import ordinates, principal_axes
-from gp_distributions.datasets import (
-    load_airfoils,
-    load_cells,
-    load_molecules,
-    random_blades,
-    random_patients,
-)
+from gp_distributions.datasets import load_airfoils, random_blades
 
 Array = NDArray[np.float64]
 # Outlines become so many points at equal arc length.

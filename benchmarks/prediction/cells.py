@@ -1,6 +1,6 @@
 """Can the line and the treatment of a cell be told from its outline, in unknown pose?
 
-The 650 outlines of ``datasets.load_cells`` as 128 points at equal arc length, with ``ClassificationGP``
+The 650 outlines of ``data.load_cells`` as 128 points at equal arc length, with ``ClassificationGP``
 and the profile Matern 5/2; ``fit`` chooses hyperparameters, concentration and temperature. Accuracies
 are means over stratified five-fold cross-validation, repeated with the seeds 0, 1 and 2, on the same
 folds for all methods. ``majority`` is the share of the largest class.
@@ -45,11 +45,11 @@ from sklearn.model_selection import StratifiedKFold
 from torch import Tensor
 
 import gp_distributions as gd
+from benchmarks.data.cells import Cells, load_cells
 from benchmarks.harness import Options, Row, main, means, progress
 from benchmarks.judging import beside
 from benchmarks.regression import numbers, precomputed
 from benchmarks.shapes import principal_axes
-from gp_distributions.datasets import Cells, load_cells
 from gp_distributions.distances import Distance
 
 REPEATS, FOLDS, ATOMS = 3, 5, 128

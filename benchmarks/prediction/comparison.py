@@ -47,13 +47,15 @@ from sklearn.datasets import load_digits
 from torch import Tensor
 
 import gp_distributions as gd
+from benchmarks.data.cells import load_cells
+from benchmarks.data.molecules import Molecules, load_molecules
+from benchmarks.data.patients import random_patients
 from benchmarks.draws import Draws, rotations
 from benchmarks.harness import Options, Row, main, means, progress
 from benchmarks.judging import limit, number
 from benchmarks.papers import entropy_regression, mode_counting, reference_learning
 from benchmarks.prediction import molecules
 from benchmarks.shapes import airfoil_clouds, circularity, turned
-from gp_distributions.datasets import Molecules, load_cells, load_molecules, random_patients
 from gp_distributions.judging import NormalPredictions
 from gp_distributions.kernels import default_kernels
 

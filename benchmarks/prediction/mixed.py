@@ -1,6 +1,6 @@
 """Which structure suits bags beside covariates: a product of kernels, a sum, or both?
 
-The patients of :func:`gp_distributions.datasets.random_patients`: 80 for training and 300 for testing,
+The patients of ``data.random_patients``: 80 for training and 300 for testing,
 with 30 to 100 cells in 3 markers, age, sex and arm. In four families of tasks, the response depends on
 the covariates alone, on the bags alone, on both, or also on their interaction. The noise has a standard
 deviation of 0.3, and each effect one of 1 (in the last family .7, .7 and 1).

@@ -38,10 +38,10 @@ from sklearn.linear_model import Ridge
 from torch import Tensor
 
 import gp_distributions as gd
+from benchmarks.data.molecules import Molecules, load_molecules
 from benchmarks.harness import Options, Row, main, peak_memory, progress
 from benchmarks.judging import Rows, Target, find, limit, number
 from benchmarks.regression import kernel_of, score_of
-from gp_distributions.datasets import Molecules, load_molecules
 from gp_distributions.distances import Distance
 
 LONG = True

@@ -1,6 +1,6 @@
 """How well are patients predicted from their cells together with age, sex and arm?
 
-150 patients of :func:`gp_distributions.datasets.random_patients` for training and 150 for testing, with
+150 patients of ``data.random_patients`` for training and 150 for testing, with
 200 to 3,000 cells in 12 markers. In ``patients``, the response depends on three markers, age and arm;
 in ``covariates do not matter`` on the markers only; in ``bags do not matter`` on age and arm only. The
 noise has a standard deviation of 0.3, and each effect one of 1.
@@ -26,10 +26,10 @@ import torch
 from gpytorch.kernels import Kernel
 
 import gp_distributions as gd
+from benchmarks.data.patients import random_patients
 from benchmarks.harness import Options, Row, main, means, progress
 from benchmarks.judging import limit
 from benchmarks.regression import Scores, score, summary
-from gp_distributions.datasets import random_patients
 from gp_distributions.kernels.mixed import STRUCTURES, Structure
 
 LONG = True

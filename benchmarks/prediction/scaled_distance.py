@@ -5,7 +5,7 @@ r"""What do learned scales of coordinates gain where few coordinates matter, and
   between 0.5 and 2. The response :math:`\sin(2 m_1) + m_2 + 2.3 s_3` is divided by its standard
   deviation and has noise of standard deviation 0.2. The other nine markers carry nothing. ``50
   markers``: 200 bags of 50 such markers for training, of which the same three matter.
-- ``patients``: :func:`gp_distributions.datasets.random_patients`, 150 for training and 150 for testing,
+- ``patients``: ``data.random_patients``, 150 for training and 150 for testing,
   of 200 to 3,000 cells in 12 markers, beside age, sex and arm. Three markers, age and arm matter.
 - ``airfoils``: 200 for training and all others for testing; two coordinates, both of which matter.
 
@@ -38,11 +38,11 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 import gp_distributions as gd
+from benchmarks.data.patients import random_patients
 from benchmarks.harness import Options, Row, main, means, progress
 from benchmarks.judging import limit
 from benchmarks.regression import Scores, kernel_of, score
 from benchmarks.shapes import airfoil_clouds
-from gp_distributions.datasets import random_patients
 from gp_distributions.distances import Distance
 
 LONG, SEEDS = True, 10

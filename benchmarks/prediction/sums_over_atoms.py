@@ -31,11 +31,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 import gp_distributions as gd
+from benchmarks.data.molecules import Molecules, load_molecules
 from benchmarks.harness import Options, Row, main, peak_memory, progress
 from benchmarks.judging import Rows, Target, find, limit, number
 from benchmarks.prediction.molecules import HARTREE, PIECE, SEED, MoleculePieces, atomisation
 from benchmarks.regression import score_of
-from gp_distributions.datasets import Molecules, load_molecules
 
 LONG = True
 ALONE = True

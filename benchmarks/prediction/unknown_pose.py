@@ -30,11 +30,11 @@ import torch
 from torch import Tensor
 
 import gp_distributions as gd
+from benchmarks.data.solids import random_solids
 from benchmarks.harness import Options, Row, main, progress
 from benchmarks.judging import beside
 from benchmarks.regression import Scores, fitted, score_of, summary
 from benchmarks.shapes import principal_axes, some_airfoils, turned
-from gp_distributions.datasets import random_solids
 from gp_distributions.distances import Distance
 
 SEEDS = 10

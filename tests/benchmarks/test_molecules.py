@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.data.molecules import Molecules
 from benchmarks.prediction import molecules
 from gp_distributions import PointClouds
-from gp_distributions.datasets import Molecules
 
 COEFFICIENTS = np.array([-60.0, -150.0, -90.0, -70.0, -80.0])  # kcal/mol
 

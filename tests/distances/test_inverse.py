@@ -8,6 +8,7 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 
+from benchmarks.data.solids import random_solids
 from gp_distributions import (
     Fourier,
     LinearTransport,
@@ -16,7 +17,6 @@ from gp_distributions import (
     RigidSlicedWasserstein,
     SlicedWasserstein,
 )
-from gp_distributions.datasets import random_solids
 from gp_distributions.distances import Distance, invert_embedding
 from gp_distributions.measures import align
 from gp_distributions.warnings import ConvergenceWarning

@@ -40,12 +40,6 @@ def random_solids(num: int, *, num_points: int = 400, seed: int = 0) -> Solids:
 
     Returns:
         The solids.
-
-    Example:
-        >>> from gp_distributions.datasets import random_solids
-        >>> solids = random_solids(8, num_points=50)
-        >>> solids.kinds[:4], solids.turned.shape
-        (('ellipsoid', 'box', 'torus', 'dumb-bell'), (8, 50, 3))
     """
     rng = np.random.default_rng(seed)
     kinds = tuple(_KINDS[i % len(_KINDS)] for i in range(num))

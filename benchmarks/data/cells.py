@@ -25,13 +25,6 @@ class Cells:
             more aggressive.
         treatments: Array of the ``N`` treatments: ``"control"``, ``"cytd"`` (cytochalasin D) or
             ``"jasp"`` (jasplakinolide).
-
-    Example:
-        >>> import numpy as np
-        >>> from gp_distributions.datasets import Cells
-        >>> square = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
-        >>> Cells((square,), np.array(["dunn"]), np.array(["control"])).clouds()
-        PointClouds(1 cloud, 4 atoms, d=2, geometric, float64)
     """
 
     outlines: tuple[NDArray[np.float64], ...]
@@ -66,11 +59,6 @@ def load_cells() -> Cells:
     Raises:
         ImportError: If geomstats is not installed, or does not contain the files.
 
-    Example:
-        >>> from gp_distributions.datasets import load_cells
-        >>> cells = load_cells()  # doctest: +SKIP
-        >>> clouds = cells.clouds(atoms=128)  # doctest: +SKIP
-
     Source: geomstats, ``datasets/data/cells`` (Miolane et al. 2020).
     """
     outlines, lines, treatments = (path.read_text().strip() for path in _paths())
@@ -89,7 +77,6 @@ def _paths() -> list[Path]:
         if all(path.is_file() for path in paths):
             return paths
     raise ImportError(
-        "load_cells reads files of the package geomstats, which is not installed or lacks them. "
-        "Install the extra 'cells', in the root of the repository: "
-        'pip install -c constraints.txt ".[cells]"'
+        "load_cells reads files of the package geomstats, which is not installed or lacks them. Run "
+        "`pip install --no-deps geomstats`."
     )

@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gp_distributions.measures.arrays import integer
-from gp_distributions.measures.mixed_inputs import MixedInputs
-from gp_distributions.measures.point_clouds import PointClouds
+from gp_distributions import MixedInputs, PointClouds
 
 # Standard deviations over patients of the mean of a marker and of the logarithm of its spread.
 _MEAN, _LOG_SPREAD = 1.0, 0.4
@@ -74,17 +72,7 @@ def random_patients(
 
     Returns:
         The patients.
-
-    Raises:
-        ValueError: If ``num`` is less than one or ``dim`` less than three.
-
-    Example:
-        >>> from gp_distributions.datasets import random_patients
-        >>> patients = random_patients(5, sizes=(20, 40))
-        >>> patients.inputs.blocks["covariates"]
-        Covariates(5, age, sex: 2 levels, arm: 3 levels)
     """
-    num, dim = integer(num, "num"), integer(dim, "dim", 3)
     rng = np.random.default_rng(seed)
     means = _MEAN * rng.standard_normal((num, dim))
     low, high = map(math.log, sizes)

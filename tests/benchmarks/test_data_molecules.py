@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gp_distributions.datasets import Molecules, load_molecules
+from benchmarks.data.molecules import Molecules, load_molecules
 
 COLUMNS = [
     *("XYZ_file", "Index", "SMILES", "InChi", "N_atoms", "Stoichiometry", "Elements", "XYZ_Ang"),
@@ -97,12 +97,6 @@ def test_some_molecules(folder: Path, capsys: pytest.CaptureFixture[str]) -> Non
     for num in (0, 7):
         with pytest.raises(ValueError, match=f"num between 1 and 6, got {num}"):
             load_molecules(num)
-
-
-def test_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.path", [])
-    with pytest.raises(ImportError, match=r'pip install -c constraints.txt "\.\[molecules\]"'):
-        load_molecules()
 
 
 @pytest.fixture(scope="module")

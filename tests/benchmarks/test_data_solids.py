@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gp_distributions.datasets import random_solids
+from benchmarks.data.solids import random_solids
 
 
 def test_turned_copies_are_the_same_solids() -> None:

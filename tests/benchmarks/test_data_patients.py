@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gp_distributions.datasets import random_patients
+from benchmarks.data.patients import random_patients
 
 
 def test_sizes_and_names() -> None:
@@ -45,9 +45,3 @@ def test_cells_matter_through_three_markers() -> None:
     matters[[0, 1, 7]] = True  # the means of two markers and the spread of the third
     assert (np.abs(slopes[matters]) > 0.5).all()
     assert (np.abs(slopes[~matters]) < 0.05).all()
-
-
-@pytest.mark.parametrize("options", [{"num": 0}, {"num": 3, "dim": 2}])
-def test_refuses(options: dict[str, int]) -> None:
-    with pytest.raises(ValueError, match="expected an integer"):
-        random_patients(**options)  # type: ignore[arg-type]

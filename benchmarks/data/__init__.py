@@ -1,0 +1,1 @@
+"""Data sets of the benchmarks: read from files of installed packages, or simulated."""
