@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gp_distributions.measures import Covariates, MixedInputs, PointClouds
+from gp_distributions.measures import Covariates, MixedInputs
 from gp_distributions.measures.arrays import object_array
 from gp_distributions.measures.described import check_type
 from gp_distributions.models import DistributionGP, SparseDistributionGP
@@ -21,8 +21,10 @@ from gp_distributions.plotting.drawing import Axes, as_array, given_or_new, line
 # A block, and a column if the block holds covariates.
 Place: TypeAlias = tuple[str, str | None]
 
-# Numbers of values of a number, of clouds, and of steps from one cloud of a path to the next.
-_GRID, _CLOUDS, _STEPS = 100, 5, 20
+# Numbers of values of a number, and of clouds.
+_GRID, _CLOUDS = 100, 5
+# Half the width of central 95% intervals, in standard deviations.
+_WIDTH = 1.959964
 
 
 def plot_effect(
@@ -32,23 +34,19 @@ def plot_effect(
     values: Any = None,
     *,
     at: Mapping[str, Any] | None = None,
-    path: bool = False,
-    level: float = 0.95,
-    observation_noise: bool = False,
-    output: int = 0,
     label: str = "prediction",
     name: str = "",
     ax: Axes | None = None,
 ) -> Axes:
     """Plot predictions at values of one block or covariate, while all others stay at given values.
 
-    Numbers give a line with a band of central intervals, and marks at the bottom show the values in
-    ``X``. Categories and clouds give one interval each. A classifier gives the probability of each
-    class, without intervals. The picture shows what the model has learned, which is not
+    Numbers give a line with a band of 95% intervals of the function; marks at the bottom show the
+    values in ``X``. Categories and clouds give one interval each. A classifier gives the probability of
+    each class, without intervals. The picture shows what the model has learned, which is not
     necessarily a causal effect.
 
     Args:
-        model: A fitted model of mixed inputs.
+        model: A fitted model of mixed inputs, with one output.
         X: The training inputs, which define the default values.
         block: Name of a column of covariates, or of a block of distributions.
         values: The values to show: numbers, categories, or a container of distributions, whose labels
@@ -57,12 +55,6 @@ def plot_effect(
         at: Values of other columns and blocks, by name; for a block of distributions, one distribution
             or one of the labels of ``X``. Default: the median of a number, the most frequent category,
             and the first distribution.
-        path: Whether to join clouds by a path of mixtures: from each cloud to the next, the share of
-            atoms from the latter grows from 0 to 1.
-        level: Nominal probability of the intervals.
-        observation_noise: Whether the intervals are those of a noisy observation rather than of the
-            function.
-        output: Index of the output, if the model has several.
         label: Name and unit of the prediction.
         name: Name of this line in a legend, to compare several effects on the same axes.
         ax: Axes to draw on. Default: axes of a new figure.
@@ -72,8 +64,8 @@ def plot_effect(
 
     Raises:
         TypeError: If ``X`` is not :class:`MixedInputs`, or a value is of another kind than the block.
-        ValueError: If there is no such block, column or output, a category did not occur in training,
-            ``level`` is not between 0 and 1, or ``path`` is given for other inputs than clouds.
+        ValueError: If there is no such block or column, a category did not occur in training, or the
+            model has several outputs.
 
     Example:
         >>> import numpy as np
@@ -87,8 +79,6 @@ def plot_effect(
         ('age', 'response', 'at cells = number 0, arm = placebo')
     """
     check_type(X, MixedInputs)
-    if not 0 < level < 1:
-        raise ValueError(f"Expected a level between 0 and 1, such as 0.95, got {level}.")
     chosen, column = place = _place(X, block)
     places = _places(X)
     fixed = {other: _typical(X, *other) for other in places if other[1] is not None}
@@ -104,11 +94,9 @@ def plot_effect(
 
     def curves(shown: Any) -> list[tuple[str, NDArray[np.float64], NDArray[np.float64] | None]]:
         inputs = _with(others[[0] * len(shown)], place, shown)
-        return _curves(model, inputs, level, observation_noise, output)
+        return _curves(model, inputs)
 
     part, ticks = X.blocks[chosen], None
-    if path and not isinstance(part, PointClouds):
-        raise ValueError(f"Expected a block of clouds for path=True, got {part}.")
     if isinstance(part, Covariates):
         known = part.columns[str(column)]
         if isinstance(known, Tensor):
@@ -127,18 +115,16 @@ def plot_effect(
     else:
         ticks = [str(n) for n in (range(len(values)) if values.labels is None else values.labels)]
     positions = np.arange(len(values), dtype=float) if ticks is not None else values
-    if path:
-        values, positions = _mixtures(values)
     ax = given_or_new(ax, height=3.8)
     for legend, mean, half in curves(values):
         called = " ".join(filter(None, [name, legend]))
-        _draw(ax, positions, mean, half, path or ticks is None, called, level)
+        _draw(ax, positions, mean, half, ticks is None, called)
     if ticks is not None:
         long = sum(map(len, ticks)) > 40
         ax.set_xticks(
             range(len(ticks)), ticks, rotation=30 if long else 0, ha="right" if long else "center"
         )
-        ax.margins(x=0.05 if path else 0.15)
+        ax.margins(x=0.15)
     else:
         marks = as_array(known)
         ax.scatter(
@@ -222,37 +208,20 @@ def _with(X: MixedInputs, place: Place, values: Any) -> MixedInputs:
     return X._with({block: Covariates({**part.columns, column: found}, part.levels)})
 
 
-def _mixtures(clouds: PointClouds) -> tuple[PointClouds, NDArray[np.float64]]:
-    """Return mixtures from each cloud to the next, and their positions."""
-    positions = np.linspace(0, len(clouds) - 1, _STEPS * (len(clouds) - 1) + 1)
-    before = np.minimum(positions.astype(int), max(len(clouds) - 2, 0))
-    share = torch.from_numpy(positions - before).to(clouds.weights)[:, None]
-    first, second = clouds[before], clouds[np.minimum(before + 1, len(clouds) - 1)]
-    weights = torch.cat([first.weights * (1 - share), second.weights * share], -1)
-    return PointClouds(torch.cat([first.points, second.points], -2), weights), positions
-
-
 def _curves(
     model: DistributionGP | SparseDistributionGP,
     inputs: MixedInputs,
-    level: float,
-    observation_noise: bool,
-    output: int,
 ) -> list[tuple[str, NDArray[np.float64], NDArray[np.float64] | None]]:
     """Return a name, the means and half the widths of the intervals of each curve."""
-    from scipy.stats import norm
-
     if isinstance(model, Classifier):
         probabilities = as_array(model.predict_proba(inputs))
         return [(str(c), probabilities[:, i], None) for i, c in enumerate(model.classes_)]
-    moments = model.predict(inputs, observation_noise=observation_noise)
-    means, stds = (as_array(moment).reshape(len(inputs), -1) for moment in moments)
-    if not 0 <= output < means.shape[1]:
+    mean, std = map(as_array, model.predict(inputs, observation_noise=False))
+    if mean.ndim > 1:
         raise ValueError(
-            f"Expected the index of one of {means.shape[1]} outputs, from 0, got {output}."
+            f"Expected a model of one output, got one of {mean.shape[-1]}. Fit each on its own."
         )
-    mean, std = means[:, output], stds[:, output]
-    return [("", mean, norm.ppf(0.5 + level / 2) * std)]
+    return [("", mean, _WIDTH * std)]
 
 
 def _draw(
@@ -262,9 +231,8 @@ def _draw(
     half: NDArray[np.float64] | None,
     continuous: bool,
     name: str,
-    level: float,
 ) -> None:
-    number, interval = len(ax.lines), f"{level:.0%} interval"
+    number, interval = len(ax.lines), "95% interval"
     style = line_style(number)
     if not continuous:
         style = style | {"linestyle": "none", "label": name or f"mean, {interval}"}
