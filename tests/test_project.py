@@ -2,7 +2,6 @@
 
 import ast
 import contextlib
-import importlib
 import inspect
 import re
 import tomllib
@@ -97,14 +96,6 @@ def test_models_load_neither_scikit_learn_nor_plots(children: Children) -> None:
     found = children.call(loaded)
     assert "gp_distributions.fitting" in found
     assert not {"sklearn", "pandas", "matplotlib", "dask", "pyarrow", "scipy.stats"} & found
-
-
-@pytest.mark.parametrize("name", gp_distributions._MOVED)
-def test_names_that_moved_still_import_for_a_version(name: str) -> None:
-    home = importlib.import_module(f"gp_distributions.{gp_distributions._MOVED[name]}")
-    with pytest.warns(DeprecationWarning, match=f"from {home.__name__} import {name}"):
-        assert getattr(gp_distributions, name) is getattr(home, name)
-    assert name not in gp_distributions.__all__
 
 
 def test_seeds_are_zero_unless_given() -> None:

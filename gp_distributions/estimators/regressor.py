@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_array
 from gp_distributions.estimators._kernels import ProcessEstimator
 from gp_distributions.estimators._samples import Samples
 from gp_distributions.fitting import fit
-from gp_distributions.models import ConformalCorrection, DistributionGP, SparseDistributionGP
+from gp_distributions.models import DistributionGP, SparseDistributionGP
 
 Array = NDArray[np.float64]
 
@@ -102,20 +102,17 @@ class DistributionGPRegressor(MultiOutputMixin, RegressorMixin, ProcessEstimator
         self.model_ = fit(model, restarts=self.restarts, seed=self.seed, progress=False)
         return self
 
-    def predict(
-        self, X: Samples, return_std: bool = False, *, conformal: ConformalCorrection | None = None
-    ) -> Array | tuple[Array, Array]:
+    def predict(self, X: Samples, return_std: bool = False) -> Array | tuple[Array, Array]:
         """Predict means and, on request, standard deviations.
 
         Args:
             X: ``N`` distributions, or mixed inputs.
             return_std: Whether to return the standard deviations of observations, including noise.
-            conformal: Correction of the standard deviations, as in :meth:`DistributionGP.predict`.
 
         Returns:
             The mean, of shape ``N`` or ``N x outputs`` like the training targets, or the mean and the
             standard deviation, in the units of the targets.
         """
         read = self._read_fitted(X)
-        mean, std = self.model_.predict(read, conformal=conformal)
+        mean, std = self.model_.predict(read)
         return (mean.numpy(), std.numpy()) if return_std else mean.numpy()

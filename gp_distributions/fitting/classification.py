@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -180,30 +179,6 @@ def _selected(
             raise
     assert best is not None
     return best
-
-
-def fit_classification(model: Any, **options: Any) -> Any:
-    """Fit a classifier as :func:`fit` does.
-
-    .. deprecated:: 0.2
-        Use ``fit(model)``, which chooses the concentration and the temperature, too.
-
-    Example:
-        >>> import warnings
-        >>> from gp_distributions import ClassificationGP, PointClouds
-        >>> from gp_distributions.fitting import fit_classification
-        >>> clouds = PointClouds([[[0.0], [0.2]], [[0.1], [0.3]], [[5.0], [5.2]], [[5.1], [5.4]]])
-        >>> with warnings.catch_warnings(action="ignore"):
-        ...     model = fit_classification(ClassificationGP(clouds, ["left"] * 2 + ["right"] * 2))
-        >>> model.predict(clouds[:1]).tolist()
-        ['left']
-    """
-    warnings.warn(
-        "fit_classification(model) is deprecated; use fit(model), which does the same.",
-        DeprecationWarning,
-        stacklevel=2,
-    )
-    return fit(model, **options)
 
 
 def _best_temperature(

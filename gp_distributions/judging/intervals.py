@@ -65,9 +65,7 @@ def nlpd(
     return _grouped(_nlpd(*standardized_errors(y, mean, std)), groups)
 
 
-def crps(
-    y: Values, mean: Values, std: Values, *, groups: Groups | None = None
-) -> Tensor | dict[Hashable, Tensor]:
+def crps(y: Values, mean: Values, std: Values) -> Tensor:
     r"""Compute the mean continuous ranked probability score of normal predictions.
 
     For a target :math:`y`, a mean :math:`m`, a standard deviation :math:`s` and
@@ -77,17 +75,17 @@ def crps(
         \int \big(F(x) - 1[x \ge y]\big)^2 dx
         = s \left( z (2 \Phi(z) - 1) + 2 \varphi(z) - \pi^{-1/2} \right),
 
-    in the units of the targets. As :math:`s \to 0`, the score tends to the absolute error. Arguments,
-    return value and errors are those of :func:`coverage`.
+    in the units of the targets. As :math:`s \to 0`, the score tends to the absolute error. Arguments
+    and errors are those of :func:`coverage`; :func:`calibration` has the score of each group.
 
     Example:
         >>> from gp_distributions.judging.intervals import crps
-        >>> crps(y=[0.0, 2.0, 1.0], mean=[0.0, 1.0, 1.0], std=[0.5, 0.5, 1.0], groups=[5, 5, 20])
-        {5: tensor(0.4216, dtype=torch.float64), 20: tensor(0.2337, dtype=torch.float64)}
+        >>> crps(y=[0.0, 2.0, 1.0], mean=[0.0, 1.0, 1.0], std=[0.5, 0.5, 1.0])
+        tensor(0.3590, dtype=torch.float64)
 
     Source: Gneiting and Raftery 2007, equation (21).
     """
-    return _grouped(_crps(*standardized_errors(y, mean, std)), groups)
+    return _crps(*standardized_errors(y, mean, std)).mean()
 
 
 def reliability(

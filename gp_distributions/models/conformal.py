@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from gp_distributions.measures.arrays import positive, real_array, to_tensors
-from gp_distributions.measures.described import described
 from gp_distributions.numerics.predictions import Values, standardized_errors
 
 # Roundings between a score and the bound of the interval that just contains its target.
@@ -66,8 +65,9 @@ class ConformalCorrection:
         >>> clouds, targets = PointClouds(points), points.mean((-2, -1))
         >>> model = fit(DistributionGP(clouds[:9], targets[:9]), restarts=0)
         >>> correction = ConformalCorrection(targets[9:50], *model.predict(clouds[9:50]))
-        >>> mean, std = model.predict(clouds[50:], conformal=correction)
-        >>> bool(torch.allclose(std, correction.factor * model.predict(clouds[50:])[1]))
+        >>> mean, std = model.predict(clouds[50:])
+        >>> wider = correction.rescale(std)  # 95% intervals are mean ± 1.96 * wider
+        >>> bool(torch.allclose(wider, correction.factor * std))
         True
 
     Source: Lei, G'Sell, Rinaldo, Tibshirani and Wasserman 2018, Theorem 2.2 and section 5.2.
@@ -132,38 +132,3 @@ class ConformalCorrection:
     def __repr__(self) -> str:
         factors = ", ".join(f"{factor:.3g}" for factor in self.factor.flatten().tolist())
         return f"ConformalCorrection(level={self.level:g}, clouds={len(self.scores)}, factor={factors})"
-
-
-def check_conformal(
-    conformal: ConformalCorrection | None, observation_noise: bool, outputs: int
-) -> None:
-    """Check that a correction can be applied to the standard deviations of a prediction.
-
-    Args:
-        conformal: The correction, if there is one.
-        observation_noise: Whether the standard deviations are those of observations.
-        outputs: Number of outputs of the model.
-
-    Raises:
-        TypeError: If it is something else.
-        ValueError: If the standard deviations are not those of observations, or the correction has
-            another number of outputs.
-    """
-    if conformal is None:
-        return
-    if not isinstance(conformal, ConformalCorrection):
-        raise TypeError(
-            f"Expected a ConformalCorrection or None as conformal, got {described(conformal)}. Make "
-            "one with ConformalCorrection(y, *model.predict(X)) from held-out clouds X with targets y."
-        )
-    if not observation_noise:
-        raise ValueError(
-            "Expected observation_noise=True with a conformal correction, whose intervals are those of "
-            "observed targets, not of the function."
-        )
-    count = 1 if conformal.scores.dim() == 1 else conformal.scores.shape[-1]
-    if count != outputs:
-        raise ValueError(
-            f"Expected a conformal correction of {outputs} outputs, which the model predicts, got one "
-            f"of {count}."
-        )

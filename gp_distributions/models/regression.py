@@ -22,7 +22,6 @@ from gp_distributions.measures.arrays import integer
 from gp_distributions.measures.inputs import Encoding, Inputs
 from gp_distributions.measures.training_data import counted_rows
 from gp_distributions.models.arguments import keeps_clouds
-from gp_distributions.models.conformal import ConformalCorrection, check_conformal
 from gp_distributions.models.exact_inference import (
     ExactMultivariateNormal,
     Moments,
@@ -134,7 +133,6 @@ class Regression(Model):
         *,
         observation_noise: bool = True,
         batch_size: int = 1024,
-        conformal: ConformalCorrection | None = None,
         **options: Any,
     ) -> Moments:
         """Predict means and standard deviations at clouds, without gradients.
@@ -151,8 +149,6 @@ class Regression(Model):
             observation_noise: Whether to return the standard deviation of a noisy observation rather
                 than that of the function.
             batch_size: Number of clouds to process at a time, which bounds memory.
-            conformal: Correction of the standard deviations, whose intervals then hold held-out targets
-                at the level of the correction. Default: no correction.
             **options: Of sparse models: ``client``, a client of ``dask.distributed`` whose workers
                 predict :class:`ShardedClouds`, and first form the sums if the model has none at its
                 hyperparameters; and ``progress``, whether to show a progress bar if a pass over data
@@ -166,9 +162,8 @@ class Regression(Model):
 
         Raises:
             TypeError: If ``X`` is neither distributions nor a dense tensor.
-            ValueError: If the width of the rows does not fit the kernel, ``batch_size < 1``, there is a
-                client but no :class:`ShardedClouds`, or ``conformal`` meets ``observation_noise=False``
-                or another number of outputs.
+            ValueError: If the width of the rows does not fit the kernel, ``batch_size < 1``, or there
+                is a client but no :class:`ShardedClouds`.
             PieceError: If a piece cannot be read; the message names its file.
 
         Example:
@@ -178,10 +173,8 @@ class Regression(Model):
             >>> mean.shape, bool(mean[0] < mean[1])
             (torch.Size([2]), True)
         """
-        check_conformal(conformal, observation_noise, self.num_outputs)
         options |= {"observation_noise": observation_noise, "batch_size": batch_size}
-        mean, std = self._deviations(*self.moments(X, **options))
-        return mean, std if conformal is None else conformal.rescale(std)
+        return self._deviations(*self.moments(X, **options))
 
     def leave_one_out(self, *, observation_noise: bool = True, **options: Any) -> Moments:
         r"""Predict each training cloud from all others, at the current hyperparameters.
