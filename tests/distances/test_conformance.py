@@ -1,6 +1,11 @@
 """The public test case for distances, on every distance and setting of ``cases.py``."""
 
+import copy
+import pickle
+import sys
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -14,6 +19,7 @@ from gp_distributions.testing import DistanceTestCase
 
 class _Conformance(DistanceTestCase):
     case: Case[Distance]
+    settings: ClassVar[Mapping[str, Any]] = {}
 
     def create_distance(self, **options: object) -> Distance:
         return self.case(**options)
@@ -21,7 +27,8 @@ class _Conformance(DistanceTestCase):
     def create_clouds(self, num: int, **options: object) -> list[tuple[Tensor, Tensor]]:
         return self.case.inputs.draw(num, **options)
 
-    # What the base class does for all distances, and users' distances inherit.
+    # What the base class does for all distances, and users' distances inherit: chunks, devices, checks,
+    # memory, copies and changes.
 
     def test_empty_sets(self) -> None:
         """An empty set of rows has an empty matrix of distances."""
@@ -126,6 +133,126 @@ class _Conformance(DistanceTestCase):
         joint = torch.cat([train, test])
         fresh.clear_cache()
         self._close(self.squared(test, joint), fresh.squared(test, joint))
+
+    def test_chunks(self) -> None:
+        """The number of clouds represented and compared at a time does not change distances."""
+        x1, x2 = self._rows(16), self._rows(9, seed=1)
+        pairs = (x1, x2), (x1, x1)
+        expected = [self.squared(*pair) for pair in pairs]
+        small = copy.deepcopy(self.distance)
+        small.chunk_elements, small.block_rows = 1, 7
+        for pair, matrix in zip(pairs, expected, strict=True):
+            self._close(small.squared(*pair), matrix)
+
+    def test_device(self) -> None:
+        """The distance moves to a GPU with to(device)."""
+        if not torch.cuda.is_available():
+            self.skipTest("There is no CUDA device.")
+        rows = self._rows(9)
+        expected = self.squared(rows)
+        actual = self.distance.to("cuda").squared(rows.cuda())
+        assert actual.device.type == "cuda"
+        self._close(actual.cpu(), expected)
+
+    def test_changed_rows(self) -> None:
+        """Rows that are changed in place are treated as new rows."""
+        train, test = self._train_and_test()
+        fresh = self.create_distance()
+        fresh.adapt(train)
+        self.squared(train)
+        self.squared(test, train)
+        train.copy_(train.roll(1, 0))
+        self._check_alike({"Expected": self.distance}, fresh, train, test)
+
+    def test_changed_settings(self) -> None:
+        """A distance after a change of a setting equals a distance created with this setting."""
+        if not self.settings:
+            self.skipTest("No settings are listed.")
+        train, test = self._train_and_test()
+        for name, value in self.settings.items():
+            distance, fresh = self.create_distance(), self.create_distance(**{name: value})
+            self._expect(
+                not torch.equal(distance.squared(train), fresh.squared(train)),
+                f"create_distance({name}={value!r}) gives the same distances as create_distance(): "
+                "pass its options on, and list another value.",
+            )
+            current, new = getattr(distance, name), value
+            if isinstance(current, Tensor):
+                new = torch.as_tensor(value).to(current)
+            if isinstance(current, torch.nn.Parameter):
+                new = torch.nn.Parameter(new, requires_grad=current.requires_grad)
+            setattr(distance, name, new)
+            self._check_alike({name: distance}, fresh, train, test)
+
+    def test_changed_state(self) -> None:
+        """A distance forgets its results if its parameters or buffers are changed in place."""
+        train, test = self._train_and_test()
+        self.distance.adapt(train)
+        before = self.distance.state_dict()
+        for name in [name for name, tensor in before.items() if tensor.is_floating_point()]:
+            after = {**before, name: 1.25 * before[name]}
+            fresh = self.create_distance()
+            fresh.load_state_dict(after)
+            try:
+                fresh.squared(train)
+            except ValueError:
+                continue  # the changed state is not valid
+            changed = {name: self.create_distance(), f"loaded {name}": self.create_distance()}
+            for distance in changed.values():
+                distance.load_state_dict(before)
+                distance.squared(train)
+                distance.squared(test, train)
+            changed[name].state_dict()[name].mul_(1.25)
+            changed[f"loaded {name}"].load_state_dict(after)
+            self._check_alike(changed, fresh, train, test)
+
+    def test_copies(self) -> None:
+        """Copies, and new distances that load a state, give exactly the same results."""
+        train, test = self._train_and_test()
+        self.squared(train)  # may choose open settings from the training rows
+        loaded = self.create_distance()
+        loaded.load_state_dict(self.distance.state_dict())
+        copies = {"a deep copy": copy.deepcopy(self.distance), "a loaded distance": loaded}
+        kind = type(self.distance)
+        if getattr(sys.modules.get(kind.__module__), kind.__qualname__, None) is kind:
+            copies["an unpickled distance"] = pickle.loads(pickle.dumps(self.distance))
+        self._check_alike(copies, self.distance, train, test)
+
+    def _train_and_test(self) -> list[Tensor]:
+        """Return two random sets of rows of equal width."""
+        return [part.clone() for part in self._rows(10, sizes=(3, 8)).split(6)]
+
+    def _check_alike(
+        self,
+        distances: Mapping[str, Distance],
+        expected: Distance,
+        train: Tensor,
+        test: Tensor,
+    ) -> None:
+        """Fail unless all results are exactly those of another distance, also the second time."""
+        batches = test.expand(2, *test.shape), train.expand(2, *train.shape)
+        # The test rows come first: a copy that chose its open settings again would use these.
+        calls: list[Callable[[Distance], Tensor]] = [
+            lambda d: d.squared(test, train),
+            lambda d: d.squared(train),
+            lambda d: d.squared(test),
+            lambda d: d.squared(train, test),
+            lambda d: d.squared(*batches),
+            lambda d: d.squared(train, train.flip(0), diag=True),
+            lambda d: d.squared_norms(train),
+        ]
+        if hasattr(expected, "embed"):
+            calls.append(lambda d: d.embed(train))
+        with torch.no_grad():
+            results = []
+            for call in calls:
+                expected.clear_cache()
+                results.append(call(expected).clone())
+            for what, distance in distances.items():
+                for call, result in [*zip(calls, results, strict=True)] * 2:
+                    actual = call(distance)
+                    self._equal(actual, result, what)
+                    actual.zero_()  # the caller may change a result in place
 
     def _check_refused(self, bad: Tensor) -> None:
         """Fail unless ``bad`` rows raise a ``ValueError``, by themselves and beside good ones."""
