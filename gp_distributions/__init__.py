@@ -62,7 +62,6 @@ _NAMES = {
         "ClassificationGP",
         "CurveGP",
         "DistributionGP",
-        "MixtureModel",
         "SharedKernelGP",
         "SparseAggregateGP",
         "SparseClassificationGP",

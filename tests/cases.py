@@ -17,7 +17,7 @@ from gp_distributions.distances import (
     StandardizedDistance,
 )
 from gp_distributions.kernels.profiles import PROFILES
-from gp_distributions.models import KernelRidgeClassifier, MixtureClassifier, NormalizeClouds
+from gp_distributions.models import KernelRidgeClassifier, NormalizeClouds, ensemble_of
 from gp_distributions.testing.clouds import Clouds, random_clouds, random_gaussians, random_mixtures
 from gp_distributions.testing.clouds import pack_clouds as as_rows
 
@@ -279,12 +279,12 @@ MODELS: dict[str, Callable[[], Any]] = {
     ),
     "shared": lambda: gd.SharedKernelGP(TRAIN_ROWS, _OUTPUTS, small_kernel()),
     "sparse": lambda: gd.SparseDistributionGP(TRAIN_ROWS, _TARGETS, small_kernel(), num_inducing=8),
-    "mixture": lambda: gd.MixtureModel([_exact(), _normalised()], [0.3, 0.7]),
+    "mixture": lambda: ensemble_of([_exact(), _normalised()], [0.3, 0.7]),
     "integrated": lambda: gd.integrate_hyperparameters(_exact()),
     "classes": _classifier,
     "sparse classes": lambda: gd.SparseClassificationGP(
         TRAIN_ROWS, _LABELS, small_kernel(), num_inducing=8
     ),
-    "mixture of classes": lambda: MixtureClassifier([_classifier(), _classifier()], [0.4, 0.6]),
+    "mixture of classes": lambda: ensemble_of([_classifier(), _classifier()], [0.4, 0.6]),
     "kernel ridge": lambda: KernelRidgeClassifier(TRAIN_ROWS, _LABELS, small_kernel(), ridge=1e-3),
 }

@@ -19,7 +19,7 @@ from gp_distributions.bayesopt import Decoder, DesignSearch, FreeSearch, MixedSe
 from gp_distributions.distances import invert_embedding
 from gp_distributions.kernels import default_kernels
 from gp_distributions.measures import align
-from gp_distributions.models import KernelRidgeClassifier
+from gp_distributions.models import KernelRidgeClassifier, ensemble_of
 from gp_distributions.testing.clouds import random_clouds, random_gaussians
 
 pytestmark = [
@@ -208,7 +208,7 @@ def uses(device: torch.device) -> Any:
     model, new = exact(device)
     assert model.posterior(new).rsample(torch.Size([8])).device.type == device.type
     integrated = gd.integrate_hyperparameters(model)
-    mixture = gd.MixtureModel([model, exact(device, sliced(p=1))[0]])
+    mixture = ensemble_of([model, exact(device, sliced(p=1))[0]])
     sensitivity = gd.sensitivity(model, new)
     str(gd.diagnose(model.covar_module, new))
     return (

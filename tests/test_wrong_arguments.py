@@ -87,10 +87,6 @@ def test_errors_of_the_package(call: Callable[[], Any], message: str) -> None:
             r"got str\. .* VariationalDistributionGP\(X, y, likelihood=\.\.\.\)",
         ),
         (
-            lambda: gd.sensitivity(gd.MixtureModel([model(), model()]), CLOUDS),
-            "one kernel, got MixtureModel. Ask its members",
-        ),
-        (
             lambda: gd.CurveGP(CLOUDS, np.ones((6, 2)), output_covar_module=RBFKernel()),
             "Expected positions",
         ),

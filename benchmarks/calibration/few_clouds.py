@@ -194,7 +194,7 @@ def width_of(mixture: Mixture, members: slice = slice(None)) -> float:
     """Return the mean width of intervals of mixtures, or of some of their members."""
     location, scale = (part[:WIDTHS, members] for part in (mixture.location, mixture.scale))
     weights = mixture.weights[members]
-    some = Mixture(weights / weights.sum(), location, scale, mixture.degrees[members])
+    some = Mixture(weights / weights.sum(), location, scale)
     return (some.quantile((1 + LEVEL) / 2) - some.quantile((1 - LEVEL) / 2)).mean().item()
 
 

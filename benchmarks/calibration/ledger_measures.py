@@ -22,7 +22,6 @@ from benchmarks.calibration.ledger_tasks import Inputs, Task
 from benchmarks.harness import Row, means
 from benchmarks.regression import kernel_of, mean_of
 from gp_distributions.distances import Distance
-from gp_distributions.models import IntegratedGP
 from gp_distributions.numerics.densities import Mixture
 from gp_distributions.warnings import silenced
 
@@ -86,7 +85,7 @@ def fitted(task: Task, X: Inputs, y: Tensor, **options: Any) -> gd.DistributionG
     return gd.fit(model, progress=False)
 
 
-def integrated(task: Task, X: Inputs, y: Tensor) -> IntegratedGP:
+def integrated(task: Task, X: Inputs, y: Tensor) -> gd.DistributionGP:
     """Return a mixture over hyperparameters."""
     return gd.integrate_hyperparameters(gd.DistributionGP(X, y, default_kernel(task, X)))
 
@@ -148,12 +147,8 @@ def serves(model: str, task: Task, X: Inputs) -> bool:
 def predicted(model: Any, X: Any) -> Mixture:
     """Return the predictive distributions of targets."""
     with torch.no_grad():
-        if isinstance(model, IntegratedGP | gd.MixtureModel):
-            found = model.posterior(X, observation_noise=True).mixture
-            parts = found.location.squeeze(-2), found.scale.squeeze(-2)
-            return Mixture(found.weights.flatten(), *parts, found.degrees)
-        mean, std = (part.unsqueeze(-1) for part in model.predict(X))
-    return Mixture(torch.ones(1).double(), mean, std, torch.full((1,), math.inf).double())
+        found = model.mixture(X)
+    return Mixture(found.weights.flatten(), found.location.squeeze(-2), found.scale.squeeze(-2))
 
 
 def score(model: Any, draw: Draw) -> Score:

@@ -1,7 +1,7 @@
 """Bayesian optimisation over shapes: pools, designs, free atoms, mixtures of these, and recipes."""
 
 from gp_distributions.bayesopt.acquisitions import (
-    MixtureLogExpectedImprovement,
+    AveragedAcquisition,
     Observations,
     default_acquisition,
 )
@@ -23,6 +23,7 @@ from gp_distributions.bayesopt.searches import DesignSearch, FreeSearch, PoolSea
 from gp_distributions.bayesopt.shape_optimizer import ShapeOptimizer
 
 __all__ = [
+    "AveragedAcquisition",
     "Categories",
     "CheckpointError",
     "ContinuousPart",
@@ -34,7 +35,6 @@ __all__ = [
     "FreeSearch",
     "Interval",
     "MixedSearch",
-    "MixtureLogExpectedImprovement",
     "Observations",
     "Pool",
     "PoolSearch",

@@ -1,4 +1,4 @@
-"""The acquisition function that a search uses by default, among those of BoTorch and of mixtures."""
+"""The acquisition function that a search uses by default, averaged over the members of its model."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from functools import partial
 
 import torch
 from botorch.acquisition import AcquisitionFunction, LogExpectedImprovement
-from botorch.acquisition.analytic import AnalyticAcquisitionFunction
 from botorch.acquisition.cached_cholesky import supports_cache_root
 from botorch.acquisition.factory import get_acquisition_function
 from botorch.acquisition.multi_objective.objective import IdentityMCMultiOutputObjective
-from botorch.acquisition.objective import LinearMCObjective
+from botorch.acquisition.objective import LinearMCObjective, PosteriorTransform
 from botorch.models.model import Model
+from botorch.posteriors import GPyTorchPosterior, Posterior
+from botorch.sampling.get_sampler import GetSampler
 from botorch.utils.multi_objective.hypervolume import infer_reference_point
 from botorch.utils.multi_objective.pareto import is_non_dominated
 from botorch.utils.transforms import t_batch_mode_transform
+from gpytorch.distributions import MultivariateNormal
 from torch import Tensor
 
-from gp_distributions.models import DistributionGP, MixtureModel
-from gp_distributions.models.together import together
+from gp_distributions.models.regression import Regression
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,14 +66,14 @@ def default_acquisition(model: Model, data: Observations) -> AcquisitionFunction
     """Make the variant of log expected improvement that the problem needs.
 
     For one objective without constraints, one candidate and no pending inputs, this is
-    ``LogExpectedImprovement``, or :class:`MixtureLogExpectedImprovement` for a mixture of models.
-    Otherwise, one objective needs ``qLogExpectedImprovement``, with the constraints if there are any,
-    and several objectives need ``qLogNoisyExpectedHypervolumeImprovement``, with the reference point
-    that BoTorch infers from the feasible outcomes. As long as the model predicts that no evaluated input
-    is feasible, ``qLogProbabilityOfFeasibility`` is used instead.
+    ``LogExpectedImprovement``. Otherwise, one objective needs ``qLogExpectedImprovement``, with the
+    constraints if there are any, and several objectives need
+    ``qLogNoisyExpectedHypervolumeImprovement``, with the reference point that BoTorch infers from the
+    feasible outcomes. As long as the model predicts that no evaluated input is feasible,
+    ``qLogProbabilityOfFeasibility`` is used instead.
 
-    Improvements are averaged over the members of a :class:`DistributionGP` that predicts with several,
-    and not taken under the Gaussian with their moments.
+    Of a model with several members, values are averaged over them by :class:`AveragedAcquisition`, or
+    samples are those of their mixture, instead of a normal distribution with its moments.
 
     Args:
         model: A fitted model of all outcomes.
@@ -92,82 +93,192 @@ def default_acquisition(model: Model, data: Observations) -> AcquisitionFunction
         >>> type(default_acquisition(model, data)).__name__
         'LogExpectedImprovement'
     """
-    if isinstance(model, DistributionGP) and model.mixture is not None:
-        model = MixtureModel(model.members)
     acquisition = _log_improvement(model, data)
-    if not hasattr(model, "train_inputs") and not hasattr(acquisition, "X_baseline"):
-        # Around these, BoTorch draws starts; it finds them in models that are no mixtures.
-        acquisition.X_baseline = data.X
-    return acquisition
+    if not has_several_members(model) or isinstance(acquisition.model, MixtureView):
+        return acquisition
+    return AveragedAcquisition(acquisition, model)
 
 
-class MixtureLogExpectedImprovement(AnalyticAcquisitionFunction):
-    r"""Logarithm of the expected improvement under a mixture of models.
+def has_several_members(model: Model) -> bool:
+    """Whether a model is an ensemble of this package."""
+    return isinstance(model, Regression) and len(model.weights) > 1
+
+
+class AveragedAcquisition(AcquisitionFunction):
+    r"""Average of an acquisition function over the members of a model.
 
     An expectation under a mixture is the weighted mean of the expectations under its members. With
-    :math:`\mathrm{EI}_k` the expected improvement under member ``k``,
+    :math:`\alpha_k` the acquisition function of member ``k``, of weight :math:`w_k`,
 
     .. math::
-        \log \mathrm{EI}(x) = \log \sum_k w_k \exp \log \mathrm{EI}_k(x).
+        \alpha(x) = \sum_k w_k\, \alpha_k(x), \qquad
+        \log \alpha(x) = \log \sum_k w_k \exp \log \alpha_k(x),
 
-    ``LogExpectedImprovement`` of a :class:`MixtureModel` would replace the mixture by a normal
-    distribution with the same mean and variance.
+    the second if its values are logarithms. All members are evaluated at once.
 
     Args:
-        model: The mixture of models of one output whose posteriors are normal. Members may be mixtures.
-        best_f: The best outcome so far.
+        acquisition: An acquisition function of the model, analytic or of samples of single inputs. It
+            becomes one of the members.
+        model: The model, a :class:`DistributionGP` or a similar model with several members.
 
     Example:
         >>> import torch
-        >>> from gp_distributions import DistributionGP, MixtureModel, MMDKernel, PointClouds
-        >>> from gp_distributions.bayesopt import MixtureLogExpectedImprovement
+        >>> from botorch.acquisition import LogExpectedImprovement
+        >>> from gp_distributions import DistributionGP, PointClouds, integrate_hyperparameters
+        >>> from gp_distributions.bayesopt import AveragedAcquisition
         >>> points = torch.randn(6, 20, 2, generator=torch.Generator().manual_seed(0)).double()
         >>> X, y = PointClouds(points), points.mean((-2, -1))
-        >>> mixture = MixtureModel([DistributionGP(X, y), DistributionGP(X, y, MMDKernel(2))])
-        >>> acquisition = MixtureLogExpectedImprovement(mixture, best_f=y.max())
+        >>> model = integrate_hyperparameters(DistributionGP(X, y))
+        >>> acquisition = AveragedAcquisition(LogExpectedImprovement(model, y.max()), model)
         >>> acquisition(X.pack().unsqueeze(-2)).shape
         torch.Size([6])
     """
 
-    def __init__(self, model: MixtureModel, best_f: float | Tensor) -> None:
+    def __init__(self, acquisition: AcquisitionFunction, model: Regression) -> None:
         super().__init__(model)
-        used = [i for i, weight in enumerate(model.weights.tolist()) if weight > 0]
-        self.parts = torch.nn.ModuleList(
-            log_expected_improvement(model.models[i], best_f) for i in used
-        )
-        self.register_buffer("log_weights", model.weights[used].log())
+        acquisition.model = MemberView(model)
+        self.acquisition = acquisition
+        self._log = acquisition._log
 
-    @t_batch_mode_transform(expected_q=1)  # type: ignore[untyped-decorator]
+    @property
+    def X_pending(self) -> Tensor | None:  # noqa: N802, the name in BoTorch
+        """Inputs whose evaluation is pending."""
+        return getattr(self.acquisition, "X_pending", None)
+
+    def set_X_pending(self, X_pending: Tensor | None = None) -> None:  # noqa: N802
+        """Set inputs whose evaluation is pending, as in BoTorch."""
+        self.acquisition.set_X_pending(X_pending)
+
+    @t_batch_mode_transform()  # type: ignore[untyped-decorator]
     def forward(self, X: Tensor) -> Tensor:
-        """Evaluate the logarithm of the expected improvement.
-
-        Args:
-            X: A ``batch_shape x 1 x width`` tensor of inputs.
-
-        Returns:
-            A ``batch_shape`` tensor.
-        """
-        with together():
-            values = torch.stack([part(X) for part in self.parts], dim=-1)
-        return (values + self.log_weights.to(values)).logsumexp(-1)
+        """Evaluate the average at ``batch_shape x q x width`` inputs, a ``batch_shape`` tensor."""
+        values = self.acquisition(X.unsqueeze(-3))
+        weights = self.model.weights.to(values)
+        if self._log:
+            return (values + weights.log()).logsumexp(-1)
+        return values @ weights
 
 
-def log_expected_improvement(model: Model, best_f: float | Tensor) -> AnalyticAcquisitionFunction:
-    """Make the exact logarithm of the expected improvement of a model or a mixture of models.
+class MemberView(Model):
+    """The members of a model as a batch, for acquisition functions.
 
     Args:
-        model: A model of one output.
-        best_f: The best outcome so far.
+        model: A model with members.
     """
-    if isinstance(model, MixtureModel):
-        return MixtureLogExpectedImprovement(model, best_f)
-    return LogExpectedImprovement(model, best_f=best_f)
+
+    def __init__(self, model: Regression) -> None:
+        super().__init__()
+        self.model = model
+
+    @property
+    def num_outputs(self) -> int:
+        """Number of outputs."""
+        return self.model.num_outputs
+
+    @property
+    def batch_shape(self) -> torch.Size:
+        """The number of members, behind the batch shape of the model."""
+        return torch.Size([*self.model.batch_shape, len(self.model.weights)])
+
+    def posterior(
+        self,
+        X: Tensor,
+        output_indices: list[int] | None = None,
+        observation_noise: bool | Tensor = False,
+        posterior_transform: PosteriorTransform | None = None,
+    ) -> Posterior:
+        """Compute the joint posterior of each member at ``batch_shape x 1 x q x width`` inputs."""
+        found = self.model.member_posterior(X.select(-3, 0), output_indices, observation_noise)
+        return found if posterior_transform is None else posterior_transform(found, X=X)
+
+
+class MixtureView(MemberView):
+    """A model whose posterior has samples of the mixture of members."""
+
+    @property
+    def batch_shape(self) -> torch.Size:
+        """The batch shape of the model."""
+        return self.model.batch_shape
+
+    def posterior(
+        self,
+        X: Tensor,
+        output_indices: list[int] | None = None,
+        observation_noise: bool | Tensor = False,
+        posterior_transform: PosteriorTransform | None = None,
+    ) -> Posterior:
+        """Compute the joint posterior at ``batch_shape x q x width`` inputs."""
+        found = self.model.member_posterior(X, output_indices, observation_noise)
+        return MixtureSamples(found, self.model.weights.to(X))
+
+
+class MixtureSamples(Posterior):
+    """Joint samples of a mixture of normal distributions, of which each member has its share.
+
+    Args:
+        members: The posteriors of the members, ``batch_shape x K x q x outputs``.
+        weights: Their weights, a tensor of length ``K``.
+    """
+
+    def __init__(self, members: GPyTorchPosterior, weights: Tensor) -> None:
+        self.members = members
+        self.weights = weights
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the posterior."""
+        return self.members.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of the posterior."""
+        return self.members.dtype
+
+    @property
+    def batch_shape(self) -> torch.Size:
+        """The batch shape of the posterior."""
+        return self.base_sample_shape[:-2]
+
+    @property
+    def base_sample_shape(self) -> torch.Size:
+        """The shape of a base sample, ``batch_shape x q x outputs``."""
+        *batch_shape, _, q, outputs = self.members._extended_shape()
+        return torch.Size([*batch_shape, q, outputs])
+
+    @property
+    def batch_range(self) -> tuple[int, int]:
+        """The axes of a base sample over which base samples are the same."""
+        return (0, -2)
+
+    def _extended_shape(self, sample_shape: torch.Size = torch.Size()) -> torch.Size:  # noqa: B008
+        return torch.Size([*sample_shape, *self.base_sample_shape])
+
+    def rsample(self, sample_shape: torch.Size | None = None) -> Tensor:
+        """Draw samples with gradients, a ``sample_shape x batch_shape x q x outputs`` tensor."""
+        sample_shape = torch.Size([1]) if sample_shape is None else sample_shape
+        base_samples = self.weights.new_empty(*sample_shape, *self.base_sample_shape).normal_()
+        return self.rsample_from_base_samples(sample_shape, base_samples)
+
+    def rsample_from_base_samples(self, sample_shape: torch.Size, base_samples: Tensor) -> Tensor:
+        """Convert normal base samples to samples, the first of which belong to the first member."""
+        base_samples = base_samples.expand(*sample_shape, *self.base_sample_shape)
+        each = base_samples.unsqueeze(-3).expand(*sample_shape, *self.members._extended_shape())
+        number = sample_shape.numel()
+        middles = (torch.arange(number).to(self.weights) + 0.5) / number
+        chosen = torch.searchsorted(self.weights.cumsum(-1)[:-1].contiguous(), middles)
+        drawn = self.members.rsample_from_base_samples(sample_shape, each)
+        index = chosen.reshape(*sample_shape, *[1] * (drawn.dim() - len(sample_shape)))
+        return drawn.take_along_dim(index, dim=-3).squeeze(-3)
+
+
+# The sampler is that of normal posteriors of as many values.
+GetSampler.register(MixtureSamples)(GetSampler.dispatch(MultivariateNormal))
 
 
 def _log_improvement(model: Model, data: Observations) -> AcquisitionFunction:
     outcomes = data.Y.shape[-1]
     if outcomes == 1 and data.q == 1 and data.X_pending is None:
-        return log_expected_improvement(model, data.Y.max())
+        return LogExpectedImprovement(model, best_f=data.Y.max())
     last = range(data.objectives, outcomes)
     constraints = [partial(torch.select, dim=-1, index=index) for index in last] or None
     options = {"X_pending": data.X_pending, "constraints": constraints, "seed": data.seed}
@@ -182,6 +293,8 @@ def _log_improvement(model: Model, data: Observations) -> AcquisitionFunction:
         objectives = data.Y[:, : data.objectives]
         feasible = objectives[data.feasible] if data.feasible.any() else objectives
         options["ref_point"] = infer_reference_point(feasible[is_non_dominated(feasible)])
+        if has_several_members(model):
+            model = MixtureView(model)
         options["cache_root"] = supports_cache_root(model)
     return get_acquisition_function(name, model, objective, data.X, mc_samples=128, **options)
 

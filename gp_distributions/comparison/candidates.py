@@ -25,7 +25,7 @@ from gp_distributions.models import (
     SparseAggregateGP,
     SparseDistributionGP,
 )
-from gp_distributions.models.mixture_classifier import Classifier
+from gp_distributions.models.dirichlet_classification import Classification
 
 # What a model is made of beside its data and its kernel, as attributes and as arguments.
 _KEPT = (
@@ -118,7 +118,7 @@ def known_variances(candidate: Candidate, data: TrainingData) -> Tensor | None:
     Raises:
         ValueError: If the model has another number of variances, or is sparse.
     """
-    if not isinstance(candidate, Model) or isinstance(candidate, Classifier):
+    if not isinstance(candidate, Model) or isinstance(candidate, Classification):
         return None
     if not candidate.noise_is_known:
         return None

@@ -19,7 +19,7 @@ from gp_distributions.comparison.trials import Trial, run_trials
 from gp_distributions.judging.predictions import Predictions
 from gp_distributions.measures.arrays import as_floats, integer
 from gp_distributions.measures.inputs import Inputs
-from gp_distributions.models.mixture_classifier import Classifier
+from gp_distributions.models.dirichlet_classification import Classification
 
 # The progress bar appears after this many seconds.
 _PATIENCE = 3.0
@@ -114,7 +114,7 @@ def compare(
     restarts = integer(restarts, "restarts", least=0)
     if classification is None:
         classification = _are_labels(y) or any(
-            isinstance(candidate, Classifier) for candidate in candidates.values()
+            isinstance(candidate, Classification) for candidate in candidates.values()
         )
     data = read_data(X, y, classify=classification)
     splits = split_data(data, folds, groups, seed)

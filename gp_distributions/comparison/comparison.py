@@ -15,8 +15,7 @@ from gp_distributions.comparison.trials import Trial
 from gp_distributions.judging.entries import ComparisonEntry
 from gp_distributions.judging.leave_one_out import PRIOR
 from gp_distributions.judging.predictions import Predictions
-from gp_distributions.models import MixtureClassifier, MixtureModel
-from gp_distributions.models.mixture_classifier import Classifier
+from gp_distributions.models import ensemble_of
 from gp_distributions.numerics.predictions import stacking_weights
 from gp_distributions.plotting.comparisons import plot_comparison
 from gp_distributions.plotting.drawing import Axes
@@ -120,16 +119,17 @@ class Comparison:
         """The fitted model of the candidate with the largest held-out log density."""
         return self.models[self.table[0].name]
 
-    def model(self) -> MixtureModel | MixtureClassifier:
-        """Return the stacked predictions as a model: the weighted mixture of all that did not fail.
+    def model(self) -> Any:
+        """Return the stacked predictions as a model, whose members are all that did not fail.
 
         Returns:
-            A BoTorch model, or a classifier.
+            A :class:`DistributionGP` or a classifier.
+
+        Raises:
+            TypeError: If a candidate is sparse.
         """
         kept = {name: weight for name, weight in self.weights.items() if weight > 0}
-        models = [self.models[name] for name in kept]
-        kind = MixtureClassifier if isinstance(models[0], Classifier) else MixtureModel
-        return kind(models, list(kept.values()))
+        return ensemble_of([self.models[name] for name in kept], list(kept.values()))
 
     @property
     def weights(self) -> dict[str, float]:

@@ -17,8 +17,8 @@ from gp_distributions.judging.leave_one_out import left_out
 from gp_distributions.judging.predictions import ClassPredictions, NormalPredictions, Predictions
 from gp_distributions.kernels.candidates import copied
 from gp_distributions.measures.training_data import TrainingData
+from gp_distributions.models.dirichlet_classification import Classification
 from gp_distributions.models.distribution_gp import DistributionGP
-from gp_distributions.models.mixture_classifier import Classifier
 from gp_distributions.warnings import UndeterminedWarning, naming, silenced
 
 
@@ -98,7 +98,7 @@ def _tried(
     model = make_model(candidate, data, None if split is None else split[0])
     if isinstance(model, DistributionGP) and before is not None:
         model.share_rows(before)
-    if isinstance(model, Classifier) != (data.classes is not None):
+    if isinstance(model, Classification) != (data.classes is not None):
         kind = "regression" if data.classes is None else "classification"
         raise ValueError(f"Expected a model for {kind}, as the others, got {type(model).__name__}.")
     fit(model, **options)

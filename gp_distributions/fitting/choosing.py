@@ -30,8 +30,7 @@ from gp_distributions.kernels.reading import default_distances, with_distances
 from gp_distributions.models.choice import ISOTROPIC, MIXTURE, PRINCIPAL, PRODUCT, Choice
 from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.distribution_gp import DistributionGP
-from gp_distributions.models.equal_mixture import EqualMixture
-from gp_distributions.models.together import together
+from gp_distributions.models.ensemble import Ensemble
 from gp_distributions.rows.clouds import rows_at
 from gp_distributions.warnings import JitterWarning, collected
 
@@ -68,7 +67,7 @@ def choose_metric(
 ) -> None:
     r"""Choose the metric of a model in place, after its isotropic default kernel has been fitted.
 
-    The alternative is the equal mixture (:class:`EqualMixture`) of the isotropic kernel; of kernels on a
+    The alternative is the equal mixture of the isotropic kernel; of kernels on a
     :class:`PrincipalDistance` with exponent 1/2, of at most 50 and ``T - 1`` components, and exponent
     1, of at most 50 and ``T / 3`` components; and, in a model of bags without a kernel, of a kernel
     linear in mean embeddings (:class:`MMD`), because many targets are averages over atoms. Five folds
@@ -90,7 +89,7 @@ def choose_metric(
         alternative: ``"mixture"``, or ``"principal"`` for the first principal member alone, with a
             Gaussian profile. The model then takes its kernel, noise and mean.
     """
-    model.mixture = model.choice = None
+    model.ensemble = model.choice = None
     if not isinstance(model.covar_module.base_kernel, DistributionKernel):
         model.choice = chosen(model.covar_module)
         return
@@ -120,7 +119,7 @@ def choose_metric(
         if name == MIXTURE:
             first = model.with_kernel(model.covar_module)
             first.likelihood, first.mean_module = model.likelihood, model.mean_module
-            model.mixture = EqualMixture([first, *(member.model for member in fitted)])
+            model.ensemble = Ensemble([first, *(member.model for member in fitted)])
         elif name == PRINCIPAL:
             for part in ("covar_module", "likelihood", "mean_module"):
                 setattr(model, part, getattr(fitted[0].model, part))
@@ -248,19 +247,24 @@ def _compared(
             ascent = Ascent(member, tick, None)
             ascent.maxima(member, [values_of(member)], pairs=pairs, loose=True)
             member.eval()
-        other = members[-1]
-        if name == MIXTURE:
-            other = isotropic.with_kernel(isotropic.covar_module).eval()
-            other.mixture = EqualMixture(members)
-        held = _rows_of(model, test)
-        rows = held.rows
-        with together(held), torch.no_grad():
-            for each, alternative in ((ISOTROPIC, isotropic), (name, other)):
-                moments = alternative.latent_marginals(rows, alternative.conditioned())
-                densities = model.log_densities(*moments, alternative.noise(rows), test)
-                totals[each] += densities.sum().item()
+        other = members if name == MIXTURE else members[-1:]
+        rows = _rows_of(model, test)
+        with torch.no_grad():
+            for each, parts in ((ISOTROPIC, [isotropic]), (name, other)):
+                totals[each] += model.log_densities(*_mixed(parts, rows), test).sum().item()
     size = model.train_targets.shape[-1]
     return {name: total / size for name, total in totals.items()}
+
+
+def _mixed(members: Sequence[DistributionGP], rows: EmbeddedRows) -> tuple[Tensor, Tensor, Tensor]:
+    """Return means, variances and noise variances of equal mixtures at transformed rows."""
+    found = [
+        torch.broadcast_tensors(*m.latent_marginals(rows, m.conditioned()), m.noise(rows))
+        for m in members
+    ]
+    means, variances, noises = (torch.stack(part) for part in zip(*found, strict=True))
+    mean = means.mean(0)
+    return mean, (variances + (means - mean).square()).mean(0), noises.mean(0)
 
 
 def _folds(model: DistributionGP, seed: int) -> list[tuple[Tensor, Tensor]]:

@@ -108,7 +108,7 @@ def _choose(
             _choose_scales(exact, **given)
         select().restore(model)
         return
-    model.mixture = model.choice = None
+    model.ensemble = model.choice = None
     best = select()
     best.restore(model)
     if _choose_scales(model, **given):

@@ -12,108 +12,99 @@ from typing import Any
 import torch
 from botorch.models.kernels.categorical import CategoricalKernel
 from gpytorch.kernels import AdditiveKernel, Kernel, ProductKernel, ScaleKernel
-from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood, Likelihood
 from gpytorch.means import ConstantMean, ZeroMean
 from gpytorch.priors import LogNormalPrior
 from torch import Tensor
 
 from gp_distributions.distances.base import Distance
-from gp_distributions.fitting.starts import median_distances
-from gp_distributions.kernels.batching import batched
+from gp_distributions.fitting.starts import median_distances, noise_of
+from gp_distributions.kernels.batching import batched, repeated
 from gp_distributions.kernels.block_kernel import BlockKernel
+from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.kernels.expected_kernel import ExpectedKernel
 from gp_distributions.kernels.reading import inside_blocks
 from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.distribution_gp import DistributionGP
-from gp_distributions.models.integrated_gp import IntegratedGP, regression, training_covariances
-from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
+from gp_distributions.models.ensemble import Ensemble
+from gp_distributions.models.exact_inference import Conditioned
+from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood, multiply_noise
 from gp_distributions.models.shared_kernel import SharedNoise
 from gp_distributions.numerics.densities import truncated, untruncated
-from gp_distributions.numerics.quadrature import grid, importance_points, narrowed
+from gp_distributions.numerics.linear_algebra import cholesky
+from gp_distributions.numerics.quadrature import importance_points
 
-# A grid has so many points for each hyperparameter and for the ratio of noise to outputscale; more
-# hyperparameters than _GRID are integrated by importance sampling with _POINTS points.
-_LENGTHSCALES, _RATIOS, _GRID, _POINTS = 16, 10, 2, 128
-# If the prior of a logarithm has deviation 1, the grid reaches from a tenth to twenty times its centre.
-_LOWEST, _HIGHEST = math.log(0.1), math.log(20.0)
-# The prior of the noise variance over the variance among clouds is log-normal around _RATIO, between
-# these bounds.
-_RATIO, _RATIO_SPREAD, _RATIO_BOUNDS = 0.06, 1.5, (1e-4, 10.0)
-# Known noise: the variance among clouds over that of the targets lies between these bounds.
-_SCALE_BOUNDS, _SCALES = (0.03, 100.0), 16
+# Number of draws of each proposal.
+_DRAWS = 64
+# The priors of the variance among clouds, over that of the targets, and of the noise variance over the
+# variance among clouds are log-normal: centres, and deviations of the logarithms.
+_VARIANCE, _RATIO = (1.0, 1.5), (0.06, 1.5)
 _LIKELIHOODS = (
     *(GaussianLikelihood, FixedNoiseGaussianLikelihood),
     *(SamplingNoiseLikelihood, SharedNoise),
 )
 # A kernel that varies among clouds by less than this share of its variance is constant.
 _CONSTANT = 1e-6
-# Points of importance sampling that together weigh less than this are left out.
+# Draws that together weigh less than this are left out.
 _NEGLIGIBLE = 1e-3
 
 
-def integrate_hyperparameters(model: DistributionGP, *, seed: int = 0) -> IntegratedGP:
-    r"""Return the mixture of a model over its hyperparameters, for intervals from few clouds.
+def integrate_hyperparameters(model: DistributionGP, *, seed: int = 0) -> DistributionGP:
+    r"""Return a model whose members have all likely hyperparameters, for intervals from few clouds.
 
     Ten or thirty clouds do not determine a lengthscale. The hyperparameters that :func:`fit` finds are
     then one choice of many that are about as likely, and intervals of the fitted model are too short.
-    The mixture weights all of them by their posterior probabilities,
+    The members of the model that is returned are weighted by their posterior probabilities,
 
     .. math::
-        p(y_* \mid y) = \int p(y_* \mid y, \theta, r)\, p(\theta, r \mid y)\, d\theta\, dr,
+        p(y_* \mid y) = \int p(y_* \mid y, \theta)\, p(\theta \mid y)\, d\theta,
 
-    where :math:`\theta` are the hyperparameters of the kernel and :math:`r` is the ratio of noise to
-    outputscale. The constant mean, with a flat prior, and the outputscale, with one that is flat in its
-    logarithm, are integrated in closed form, so that members are Student's t processes with
-    :math:`T - 1` degrees of freedom.
+    where :math:`\theta` are the hyperparameters of the kernel and the noise. A constant mean that is
+    learned is integrated in closed form, with a flat prior. The members are draws around the mode of
+    :math:`p(\theta \mid y)` by importance sampling. They are one batched kernel, whose distances are
+    computed once.
 
-    The prior of the ratio refers to the variance of the function among the training clouds, which the
-    outputscale alone does not determine: a function with a long lengthscale hardly varies. For the
-    covariances :math:`K_\theta` of the training clouds with outputscale one, the expectation of their
-    sample variance is
+    The priors of the outputscale :math:`s^2` and of the noise variance refer to the variance of the
+    function among the training clouds, :math:`s^2 u_\theta`, which the outputscale alone does not
+    determine: a function with a long lengthscale hardly varies. For the covariances :math:`K_\theta` of
+    the training clouds with outputscale one,
 
     .. math:: u_\theta = \bigl(\operatorname{tr} K_\theta - 1^\top K_\theta 1 / T\bigr) / (T - 1).
 
-    The priors are:
+    The priors are log-normal:
 
-    - a lengthscale of a :class:`DistributionKernel`: log-normal around the median distance between the
-      training clouds, with deviation 1 of the logarithm;
-    - the ratio of noise to that variance, :math:`r / u_\theta`: log-normal around 0.06, with deviation
-      1.5, between 1e-4 and 10;
-    - lengthscales of numbers and categories of :class:`MixedInputs`: log-normal around the root of how
-      many numbers there are, with deviation :math:`\sqrt 3`, and around 1, with deviation 1;
+    - a lengthscale of a :class:`DistributionKernel`: around the median distance between the training
+      clouds, with deviation 1 of the logarithm;
+    - the variance among the clouds: around the variance of the targets, with deviation 1.5;
+    - the ratio of the noise to that variance: around 0.06, with deviation 1.5;
+    - lengthscales of numbers and categories of :class:`MixedInputs`: around the root of how many numbers
+      there are, with deviation :math:`\sqrt 3`, and around 1, with deviation 1;
     - parameters of profiles, and outputscales of the further terms of a sum relative to the first:
-      log-normal around 1, with deviation 1;
-    - any other positive parameter of the kernel: log-normal around its current value, with deviation 1.
+      around 1, with deviation 1;
+    - any other positive parameter of the kernel: around its current value, with deviation 1.
 
     A prior that is registered with the kernel, such as ``lengthscale_prior``, replaces its default, and
     bounds of a constraint truncate priors. Parameters that do not require a gradient stay as they are,
-    and so do those of distances, and the ratios between the noise variances of bags under sampling
-    noise. The outputscale of the kernel, or of each term of a sum, can neither be fixed nor have a
-    prior. If noise variances are known, or the noise is fixed, the outputscale is integrated on a grid,
-    with a prior that is flat in its logarithm where the variance among the clouds is between 0.03 and
-    100 times the variance of the targets, and the members are normal.
-
-    Up to two hyperparameters are integrated on a grid, and more by importance sampling around the mode
-    of their posterior density. The model need not be fitted; a fit only helps to find the mode, and to
-    learn scales of coordinates or sampling noise.
+    and so do those of distances, known noise variances, and the ratios between the noise variances of
+    bags under sampling noise. The members of a model that has several are integrated one by one.
 
     Args:
         model: A :class:`DistributionGP` of one output with Gaussian noise, sampling noise or known noise
-            variances, and a constant or zero mean. It is not changed.
-        seed: Random seed of importance sampling.
+            variances, and a constant or zero mean. It is not changed, and need not be fitted; a fit
+            learns scales of coordinates and sampling noise.
+        seed: Random seed of the draws.
 
     Returns:
-        A BoTorch model: predictions, quantiles of its ``posterior``, acquisition functions and
-        ``condition_on_observations`` as for :class:`MixtureModel`. :func:`save` stores it.
+        A model of the same class, with further ``members``. ``condition_on_observations`` and
+        leave-one-out predictions weight them anew.
 
     Raises:
         TypeError: If ``model`` is not a :class:`DistributionGP`, is a classifier, or has an
             :class:`ExpectedKernel`.
-        ValueError: If it has several outputs or a batch of training data, a mixture of kernels that
-            :func:`fit` chose, fewer than four clouds, targets that are all equal, or another likelihood,
-            mean or outcome transform; or if its kernel has a parameter that may be negative, or an
-            outputscale that is fixed or has a prior.
+        ValueError: If it has several outputs or a batch of training data, fewer than three clouds,
+            targets that are all equal, or another likelihood, mean or outcome transform; or if its
+            kernel has a parameter that may be negative, or an outputscale with a prior.
 
     Example:
         >>> import torch
@@ -121,25 +112,34 @@ def integrate_hyperparameters(model: DistributionGP, *, seed: int = 0) -> Integr
         >>> points = torch.randn(12, 20, 2, generator=torch.Generator().manual_seed(0)).double()
         >>> clouds, targets = PointClouds(points), points.mean((-2, -1))
         >>> model = integrate_hyperparameters(DistributionGP(clouds[:10], targets[:10]))
-        >>> mean, std = model.predict(clouds[10:])
-        >>> posterior = model.posterior(clouds[10:], observation_noise=True)
-        >>> low, high = posterior.quantile(torch.tensor([0.025, 0.975]))
-        >>> bool(((low < targets[10:, None]) & (targets[10:, None] < high)).all())
+        >>> low, high = model.interval(clouds[10:])
+        >>> bool(((low < targets[10:]) & (targets[10:] < high)).all())
         True
 
-    Source: Handcock and Stein 1993; Rue, Martino and Chopin 2009, section 3 (integration of
-    hyperparameters on a grid).
+    Source: Rue, Martino and Chopin 2009, section 3; Cornuet, Marin, Mira and Robert 2012.
     """
     _check(model)
-    data = (*model.train_inputs, model.train_targets)
-    model = copy.deepcopy(model, {id(tensor): tensor for tensor in data}).train()
     with torch.no_grad():
-        coordinates = list(_coordinates(model))
-        evidence = _Evidence(model.eval(), coordinates)
-        points, log_prior, axis = _quadrature(evidence, seed)
-        ratios, outputscales = evidence.members(evidence.covariances(points), axis)
-        log_priors = log_prior[:, None] + evidence.log_ratios(axis)
-        return IntegratedGP(model, evidence.values(points), ratios, log_priors, outputscales)
+        data = (*model.train_inputs, model.train_targets)
+        found = copy.deepcopy(model, {id(tensor): tensor for tensor in data}).eval()
+        integrated = any(part.is_batch for part in found.parts)
+        parts, weights = ([found], None) if integrated else (found.parts, found.part_weights)
+        found.ensemble = Ensemble([_batch(part, seed) for part in parts], weights)
+    return found
+
+
+def _batch(model: DistributionGP, seed: int) -> DistributionGP:
+    """Return a batch of members with draws of the hyperparameters of a model."""
+    alone = model.with_kernel(copy.deepcopy(model.covar_module)).train()
+    posterior = _Posterior(alone.eval(), list(_coordinates(alone)))
+    points, weights, _ = importance_points(posterior, posterior.starts(), _DRAWS, seed=seed)
+    order = weights.argsort(descending=True)
+    total = weights[order].exp().cumsum(0)
+    kept = order[: int((total < 1 - _NEGLIGIBLE).sum()) + 1]
+    points, weights = points[kept], weights[kept]
+    members = posterior.members(points)
+    evidence = posterior.log_evidence(*members)
+    return alone.batch_of(*posterior.modules(points, *members[1:]), weights - evidence)
 
 
 @dataclass(frozen=True)
@@ -209,114 +209,100 @@ class _Coordinate:
         return [each.expand(self._shape).flatten() for each in logs]
 
 
-class _Evidence:
-    """The marginal likelihood of a model as a function of its hyperparameters.
+class _Posterior:
+    """The posterior density of the hyperparameters of a model, up to a constant.
+
+    Its arguments are ``n x p`` points, whose columns are standard normal under the prior: those of the
+    parameters of the kernel, the logarithm of the variance among the clouds, unless the outputscale is
+    fixed, and that of the ratio of the noise to it, unless the noise is.
 
     Args:
         model: The model, in evaluation mode.
-        coordinates: The hyperparameters of its kernel.
+        coordinates: The parameters of its kernel.
     """
 
     def __init__(self, model: DistributionGP, coordinates: list[_Coordinate]) -> None:
         self.model = model
         self.coordinates = coordinates
         self.sizes = [coordinate.like.numel() for coordinate in coordinates]
+        self.level = model.has_free_level
         noise = model.likelihood.noise_covar
-        self.known = model.noise_is_known or not noise.raw_noise.requires_grad
-        bounds, number = (_SCALE_BOUNDS, _SCALES) if self.known else (_RATIO_BOUNDS, _RATIOS)
-        low, high = map(math.log, bounds)
-        self.axis = torch.linspace(low, high, number).to(model.train_targets)
+        self.noise_is_fixed = model.noise_is_known or not noise.raw_noise.requires_grad
+        scales = _outputscales(model.covar_module)
+        self.scale_is_fixed = not all(part.raw_outputscale.requires_grad for part in scales)
+        (rows,) = model.train_inputs
+        self.errors = model.train_targets - model.mean_module(rows)
+        self.spread = self.errors.var()
+        # Noise variances, at first those of the model.
+        self.noise = noise_of(model, rows)
 
-    def values(self, points: Tensor) -> dict[str, Tensor]:
-        """Return the raw parameters of the kernel at ``n x p`` points."""
-        return {each.name: each.raw(part) for each, part in self._parts(points)}
+    def __call__(self, points: Tensor) -> Tensor:
+        """Return log densities."""
+        found = self.log_evidence(*self.members(points)) - 0.5 * self._rest(points).square().sum(-1)
+        for coordinate, part in self._parts(points):
+            found = found + coordinate.log_prior(part)
+        return found
 
-    def covariances(self, points: Tensor) -> Tensor:
-        """Return the covariances of the training clouds at ``n x p`` points, ``n x T x T``."""
-        kernel = batched(self.model.covar_module, self.values(points))
-        return training_covariances(self.model, kernel)
-
-    def members(self, covariances: Tensor, axis: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Return the ratios of noise to outputscale, and the outputscales if noise is known.
-
-        Args:
-            covariances: Covariances of the training clouds, ``n x T x T``.
-            axis: The ``J`` points of the last axis.
-
-        Returns:
-            Two ``n x J`` tensors, or one and None.
-        """
-        # The expected sample variances of functions at the clouds.
+    def members(self, points: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return covariances, ``n x T x T``, and factors of outputscales and of noise, ``n`` each."""
+        kernel = batched(self.model.covar_module, self._values(points), len(points))
+        covariances = covariance(kernel, self.model.compared_rows)
         size = covariances.shape[-1]
         traces = torch.linalg.diagonal(covariances).sum(-1)
+        # The expected sample variances of functions at the clouds.
         among = (traces - covariances.sum((-2, -1)) / size) / (size - 1)
-        unit = among.clamp_min(_CONSTANT * traces / size).unsqueeze(-1)
-        if not self.known:
-            return unit * axis.exp(), None
-        scales = self.model.train_targets.var() * axis.exp() / unit
-        return self.model.likelihood.noise.mean() / scales, scales
+        among = among.clamp_min(_CONSTANT * traces / size)
+        rest = list(self._rest(points).unbind(-1))
+        variance = among
+        if not self.scale_is_fixed:
+            variance = self.spread * _log_normal(rest.pop(0), *_VARIANCE)
+        noise = torch.ones_like(among)
+        if not self.noise_is_fixed:
+            least = self.model.likelihood.noise_covar.raw_noise_constraint.lower_bound
+            noise = variance * _log_normal(rest.pop(0), *_RATIO) / self.noise.min()
+            noise = noise.maximum(least * (1 + 1e-6) / self.noise.min())
+        return covariances, variance / among, noise
 
-    def log_ratios(self, axis: Tensor) -> Tensor:
-        """Return the log prior at points of the last axis."""
-        if self.known:
-            return torch.zeros_like(axis)
-        return -0.5 * ((axis - math.log(_RATIO)) / _RATIO_SPREAD).square()
+    def log_evidence(self, covariances: Tensor, scales: Tensor, noise: Tensor) -> Tensor:
+        """Return log marginal likelihoods of members."""
+        noisy = scales[:, None, None] * covariances
+        noisy = noisy + torch.diag_embed(noise[:, None] * self.noise)
+        return Conditioned(cholesky(noisy), self.errors, level=self.level).log_evidence
 
-    def log_prior(self, points: Tensor) -> Tensor:
-        """Return the log prior at ``n x p`` points."""
-        return sum((c.log_prior(p) for c, p in self._parts(points)), points.new_zeros(len(points)))
+    def modules(self, points: Tensor, scales: Tensor, noise: Tensor) -> tuple[Kernel, Likelihood]:
+        """Return the batched kernel and the batched likelihood of members."""
+        kernel = batched(self.model.covar_module, self._values(points), len(points))
+        for part in _outputscales(kernel):
+            value = part.outputscale * scales
+            part.raw_outputscale.data = part.raw_outputscale_constraint.inverse_transform(value)
+        likelihood = self.model.likelihood
+        if not self.noise_is_fixed:
+            likelihood = repeated(likelihood, len(points))
+            multiply_noise(likelihood, noise.unsqueeze(-1))
+        return kernel, likelihood
+
+    def starts(self) -> Tensor:
+        """Return points from which to find the mode: the centre of the prior, and current values."""
+        rest = 2 - self.scale_is_fixed - self.noise_is_fixed
+        current = [coordinate.current() for coordinate in self.coordinates]
+        points = torch.cat([*current, self.errors.new_zeros(rest)]).to(self.errors)
+        return torch.stack([torch.zeros_like(points), points])
+
+    def _values(self, points: Tensor) -> dict[str, Tensor]:
+        """Return the raw parameters of the kernel."""
+        return {each.name: each.raw(part) for each, part in self._parts(points)}
 
     def _parts(self, points: Tensor) -> Iterator[tuple[_Coordinate, Tensor]]:
-        return zip(self.coordinates, points.split(self.sizes, dim=-1), strict=True)
+        parts = points[:, : sum(self.sizes)].split(self.sizes, dim=-1)
+        return zip(self.coordinates, parts, strict=True)
 
-    def joint(self, points: Tensor, axis: Tensor) -> Tensor:
-        """Return log posterior densities, up to a constant, ``n x J``."""
-        covariances = self.covariances(points)
-        found = regression(self.model, covariances, *self.members(covariances, axis)).log_evidence
-        return found + self.log_prior(points)[:, None] + self.log_ratios(axis)
-
-    def marginal(self, points: Tensor) -> Tensor:
-        """Return log posterior densities of the hyperparameters of the kernel."""
-        return self.joint(points, self.axis).logsumexp(-1)
-
-    def start(self) -> Tensor:
-        """Return points from which to find the mode: the centre of the prior, and current values."""
-        current = torch.cat([coordinate.current() for coordinate in self.coordinates])
-        return torch.stack([torch.zeros_like(current), current]).to(self.axis)
+    def _rest(self, points: Tensor) -> Tensor:
+        """Return the columns of variances."""
+        return points[:, sum(self.sizes) :]
 
 
-def _quadrature(evidence: _Evidence, seed: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Choose values of the hyperparameters.
-
-    Returns:
-        An ``L x p`` tensor of coordinates of those of the kernel, the log prior at each times its
-        quadrature weight, and the points of the last axis.
-    """
-    if sum(evidence.sizes) > _GRID:
-        start = evidence.start()
-        points, weights, densities = importance_points(evidence.marginal, start, _POINTS, seed=seed)
-        order = weights.argsort(descending=True)
-        total = weights[order].exp().cumsum(0)
-        order = order[: int((total < 1 - _NEGLIGIBLE).sum()) + 1]
-        points, log_proposal = points[order], (densities - weights)[order]
-        joint = evidence.joint(points, evidence.axis) - log_proposal[:, None]
-        axis = narrowed(evidence.axis, joint.logsumexp(0))
-        return points, evidence.log_prior(points) - log_proposal, axis
-    axes = [torch.linspace(_LOWEST, _HIGHEST, _LENGTHSCALES).to(evidence.axis)] * sum(
-        evidence.sizes
-    )
-    sizes = [*map(len, axes), len(evidence.axis)]
-    joint = evidence.joint(_grid(evidence, axes), evidence.axis).reshape(sizes)
-    *axes, last = (
-        narrowed(axis, joint.movedim(place, 0).reshape(len(axis), -1).logsumexp(1))
-        for place, axis in enumerate([*axes, evidence.axis])
-    )
-    points = _grid(evidence, axes)
-    return points, evidence.log_prior(points), last
-
-
-def _grid(evidence: _Evidence, axes: list[Tensor]) -> Tensor:
-    return grid(axes) if axes else evidence.axis.new_zeros(1, 0)
+def _log_normal(points: Tensor, centre: float, spread: float) -> Tensor:
+    return centre * (spread * points).exp()
 
 
 def _coordinates(model: DistributionGP) -> Iterator[_Coordinate]:
@@ -352,20 +338,17 @@ def _hyperparameters(kernel: Kernel) -> Iterator[tuple[str, torch.nn.Module]]:
     names = {parameter: name for name, parameter in kernel.named_parameters()}
     for part in outputscales:
         name = names[part.raw_outputscale].replace("raw_", "")
-        if not part.raw_outputscale.requires_grad:
-            raise ValueError(
-                f"Expected outputscales that are not fixed, got a fixed {name}: they are integrated, "
-                "together with the noise. Let raw_outputscale require a gradient."
-            )
         if any(owner is part for _, owner, *_ in part.named_priors()):
             raise ValueError(
-                f"Expected outputscales without a prior, got one of {name}: they are integrated with a "
-                "prior that is flat in the logarithm. Make the kernel without it."
+                f"Expected outputscales without a prior, got one of {name}: their prior is that of "
+                "the variance among the clouds. Make the kernel without it."
             )
     fixed = {
         p for part in kernel.modules() if isinstance(part, Distance) for p in part.parameters()
     }
-    fixed |= {part.raw_outputscale for part in outputscales[:1]}  # integrated in closed form
+    fixed |= {
+        part.raw_outputscale for part in outputscales[:1]
+    }  # relative to the variance among clouds
     for parameter, name in names.items():
         if parameter in fixed or not parameter.requires_grad:
             continue
@@ -399,11 +382,6 @@ def _outputscales(kernel: Kernel) -> list[ScaleKernel]:
 def _check(model: Any) -> None:
     if not isinstance(model, DistributionGP) or isinstance(model, ClassificationGP):
         raise TypeError(f"Expected a DistributionGP, got {type(model).__name__}.")
-    if model.mixture is not None:
-        raise ValueError(
-            f"Expected a model with one kernel, got the mixture of {len(model.members)} that fit chose. "
-            "Integrate its isotropic one, integrate_hyperparameters(model.members[0])."
-        )
     if model.num_outputs > 1:
         raise ValueError(
             f"Expected a model of one output, got {model.num_outputs}. Integrate each of them: "
@@ -433,11 +411,8 @@ def _check(model: Any) -> None:
             "targets before they are passed to the model."
         )
     size = model.train_targets.shape[-1]
-    if size < 4:
-        raise ValueError(
-            f"Expected at least 4 clouds, got {size}: a Student's t distribution with fewer than 3 "
-            "degrees of freedom has no finite variance."
-        )
+    if size < 3:
+        raise ValueError(f"Expected at least 3 clouds, got {size}.")
     targets = model.train_targets
     if not bool((targets != targets[:1]).any()):
         raise ValueError(

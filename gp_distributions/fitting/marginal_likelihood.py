@@ -189,7 +189,7 @@ def maximise_likelihood(
     check_init(init)
     restarts, seed = integer(restarts, "restarts", least=0), integer(seed, "seed", least=0)
     if isinstance(model, DistributionGP):
-        model.mixture = model.choice = None
+        model.ensemble = model.choice = None
     warn_of_units(model)
     _warn_of_cost(model)
     scaled = learned_scales(model)
@@ -271,15 +271,14 @@ def _warn_of_what_is_undetermined(model: ExactGP) -> None:
     if not (isinstance(model, DistributionGP) and _FEWEST <= size <= _FEW):
         return
     with torch.no_grad():
-        mean, variance, noise = model.latent_left_out()
-        errors = model.columns(model.train_targets) - mean
-        ratio = (errors.square() / (variance + noise)).mean().sqrt().item()
+        found = model.members_left_out(observation_noise=True)
+        errors = model.columns(model.train_targets) - found.mean()
+        ratio = (errors.square() / found.variance()).mean().sqrt().item()
     if ratio >= _SHORT:
         warn(
             f"{size} clouds do not determine the hyperparameters, and intervals are too short: errors "
             f"of leave-one-out predictions are {ratio:.1f} times as large as their standard deviations. "
-            f"Use integrate_hyperparameters(model{'.members[0]' if model.mixture else ''}) for "
-            "predictions.",
+            "Use integrate_hyperparameters(model) for predictions.",
             UndeterminedWarning,
         )
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from gp_distributions.judging.predictions import ClassPredictions, NormalPredictions, Predictions
 from gp_distributions.measures.targets import as_targets, label_of, read_labels
 from gp_distributions.models import DistributionGP, SparseDistributionGP
-from gp_distributions.models.mixture_classifier import Classifier
+from gp_distributions.models.dirichlet_classification import Classification
 from gp_distributions.models.training import equal_targets, training_targets
 from gp_distributions.numerics.predictions import stacking_weights
 
@@ -46,7 +46,7 @@ def left_out(model: Any, y: Tensor | ArrayLike) -> Predictions:
         >>> left_out(model, [0.0, 1.0, 2.0]).log_density.shape
         torch.Size([3])
     """
-    if isinstance(model, Classifier):
+    if isinstance(model, Classification):
         probabilities = model.leave_one_out_proba()
         classes, labels = read_labels(y, len(probabilities))
         if not np.array_equal(classes, model.classes_):
@@ -60,8 +60,8 @@ def left_out(model: Any, y: Tensor | ArrayLike) -> Predictions:
             _check_same(labels.cpu() == own, y, classes[labels.cpu()], classes[own], "labels")
         return ClassPredictions.of(labels, probabilities)
     if isinstance(model, DistributionGP | SparseDistributionGP):
-        mean, std = model.leave_one_out()
-        columns = mean.reshape(len(mean), -1).double()
+        found = model.mixture_left_out()
+        columns = found.location[..., 0].double()
         targets, _ = as_targets(y, columns)
         if targets.shape != columns.shape:
             raise ValueError(
@@ -73,7 +73,7 @@ def left_out(model: Any, y: Tensor | ArrayLike) -> Predictions:
             # Targets that were rounded on their way are the same.
             same = equal_targets(known, targets.float()).all(-1)
             _check_same(same, y, targets, known, "targets")
-        return NormalPredictions.of(targets, mean, std)
+        return NormalPredictions.of_members(targets.to(columns), found)
     raise TypeError(
         f"Expected a DistributionGP, a SparseDistributionGP or a classifier, got {type(model).__name__}."
     )

@@ -11,13 +11,16 @@ import torch
 from torch import Tensor
 from torch.distributions import Normal
 
+from gp_distributions.numerics.densities import Mixture
+
 
 @dataclass(frozen=True, eq=False)
 class Predictions(ABC):
     """Predictive distributions of ``T`` targets: mixtures of those of ``K`` models.
 
     Attributes:
-        weights: Weights of the models, a tensor of length ``K``. A single model has the weight 1.
+        weights: Weights of the models, ``K x T``, or ``K x 1`` if they are the same for all targets.
+            A single model has the weight 1.
     """
 
     weights: Tensor
@@ -30,7 +33,11 @@ class Predictions(ABC):
     @property
     def log_density(self) -> Tensor:
         """Log density, or log probability, of each target, a tensor of length ``T``."""
-        return (self.of_models + self.weights.log().unsqueeze(-1)).logsumexp(0)
+        return (self.of_models + self.weights.log()).logsumexp(0)
+
+    def _averaged(self, values: Tensor) -> Tensor:
+        """Return the weighted mean of ``K x T x ...`` values over models."""
+        return (self.weights.unsqueeze(-1) * values).sum(0)
 
     @abstractmethod
     def scores(self) -> Mapping[str, float]:
@@ -38,7 +45,7 @@ class Predictions(ABC):
 
     @classmethod
     def mixed(cls, members: Sequence[Self], weights: Tensor) -> Self:
-        """Return the mixture of predictions of single models for the same targets.
+        """Return the mixture of predictions for the same targets.
 
         Args:
             members: The predictions.
@@ -50,7 +57,10 @@ class Predictions(ABC):
             for field in fields(cls)
             if field.name not in ("weights", "targets")
         }
-        return replace(members[0], weights=weights[kept], **moments)
+        each = [weights[i] * members[i].weights for i in kept]
+        size = max(part.shape[-1] for part in each)
+        mixed = torch.cat([part.expand(-1, size) for part in each])
+        return replace(members[0], weights=mixed, **moments)
 
     @classmethod
     def joined(cls, parts: Sequence[Self], places: Sequence[Tensor]) -> Self:
@@ -87,11 +97,19 @@ class NormalPredictions(Predictions):
     std: Tensor
 
     @classmethod
+    def of_members(cls, targets: Tensor, found: Mixture) -> NormalPredictions:
+        """Make predictions from ``T x O`` targets and the mixture of members for each, of one output."""
+        moments = (part.movedim(-1, 0).double() for part in (found.location, found.scale))
+        shape = (*targets.shape, found.location.shape[-1])
+        weights = found.weights.double().expand(shape)[:, 0].mT
+        return cls(weights, targets, *moments)
+
+    @classmethod
     def of(cls, targets: Tensor, mean: Tensor, std: Tensor) -> NormalPredictions:
         """Make predictions of a single model from ``T`` or ``T x O`` targets, means and deviations."""
         columns = [value.detach().reshape(len(value), -1).double() for value in (mean, std)]
         targets = targets.detach().to(columns[0]).reshape(columns[0].shape)
-        return cls(targets.new_ones(1), targets, *(column.unsqueeze(0) for column in columns))
+        return cls(targets.new_ones(1, 1), targets, *(column.unsqueeze(0) for column in columns))
 
     @property
     def _normal(self) -> Normal:
@@ -104,7 +122,7 @@ class NormalPredictions(Predictions):
 
     def covered(self, level: float = 0.95) -> Tensor:
         """Return whether each target lies in the central interval of its distribution, ``T x O``."""
-        below = torch.tensordot(self.weights, self._normal.cdf(self.targets), dims=1)
+        below = self._averaged(self._normal.cdf(self.targets))
         return (below - 0.5).abs() <= level / 2
 
     def scores(self) -> dict[str, float]:
@@ -112,7 +130,7 @@ class NormalPredictions(Predictions):
 
         They are averages over the outputs; the first is the root of the mean over all targets.
         """
-        errors = self.targets - torch.tensordot(self.weights, self.mean, dims=1)
+        errors = self.targets - self._averaged(self.mean)
         variance = (self.targets - self.targets.mean(0)).square().mean(0)
         return {
             "rmse": errors.square().mean().sqrt().item(),
@@ -138,7 +156,7 @@ class ClassPredictions(Predictions):
         """Make predictions of a single model from class indices and ``T x C`` probabilities."""
         probabilities = probabilities.detach().double()
         return cls(
-            probabilities.new_ones(1),
+            probabilities.new_ones(1, 1),
             targets.to(probabilities.device),
             probabilities.unsqueeze(0),
         )
@@ -151,5 +169,5 @@ class ClassPredictions(Predictions):
 
     def scores(self) -> dict[str, float]:
         """Return the accuracy of the most probable classes."""
-        probabilities = torch.tensordot(self.weights, self.probabilities, dims=1)
+        probabilities = self._averaged(self.probabilities)
         return {"accuracy": (probabilities.argmax(-1) == self.targets).double().mean().item()}

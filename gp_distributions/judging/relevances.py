@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -63,8 +64,7 @@ def relevance(
     the result.
 
     Args:
-        model: A fitted model. Of the several kernels of a mixture that :func:`fit` chose, the isotropic
-            one alone is looked at, ``model.members[0]``.
+        model: A fitted model. Of one with several members, all numbers are weighted means over them.
         names: Names of the coordinates, or such names by block if there are several blocks of
             distributions. Default: ``"coordinate 0"`` and so on.
         repeats: Number of random exchanges over which losses are averaged.
@@ -102,24 +102,33 @@ def relevance(
     training = model.training
     model.eval()  # never training mode, in which other threads would predict from the prior
     try:
-        with torch.no_grad():
-            rows = drop_copies(training_rows(model).detach())
-            if rows.dim() != 2 or len(rows) < 4:
-                raise ValueError(f"Expected at least four objects, got rows {tuple(rows.shape)}.")
-            order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))
-            folds = order.tensor_split(min(_FOLDS, len(rows) // 2))
-            few = thinned(rows, model.covar_module, atoms, seed=seed)
-            found = _Exchange(model, rows, few, folds)
-            inputs = list(inputs_of(model, names))
-            losses = [found.losses(each, repeats, seed) for each in inputs]
-        chosen = order[:_MOST_OBJECTS].sort().values.to(few.device)
-        gradients = found.gradients(few[chosen])
-        steps = [sensitivity_to(each, few, chosen, gradients) for each in inputs]
-        if isinstance(model, ClassificationGP) and model.num_outputs > 2:
-            steps = [(size, math.nan) for size, _ in steps]  # no class is the positive one
+        each = [_entries_of(member, names, repeats, atoms, seed) for member in model.members]
     finally:
         model.train(training)
-    entries = [
+    weights = model.weights.tolist()
+    return Relevance(tuple(_averaged(found, weights) for found in zip(*each, strict=True)))
+
+
+def _entries_of(
+    model: DistributionGP, names: Names | None, repeats: int, atoms: int, seed: int
+) -> list[RelevanceEntry]:
+    """Return the entries of a model of one kernel."""
+    with torch.no_grad():
+        rows = drop_copies(training_rows(model).detach())
+        if rows.dim() != 2 or len(rows) < 4:
+            raise ValueError(f"Expected at least four objects, got rows {tuple(rows.shape)}.")
+        order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))
+        folds = order.tensor_split(min(_FOLDS, len(rows) // 2))
+        few = thinned(rows, model.covar_module, atoms, seed=seed)
+        found = _Exchange(model, rows, few, folds)
+        inputs = list(inputs_of(model, names))
+        losses = [found.losses(each, repeats, seed) for each in inputs]
+    chosen = order[:_MOST_OBJECTS].sort().values.to(few.device)
+    gradients = found.gradients(few[chosen])
+    steps = [sensitivity_to(each, few, chosen, gradients) for each in inputs]
+    if isinstance(model, ClassificationGP) and model.num_outputs > 2:
+        steps = [(size, math.nan) for size, _ in steps]  # no class is the positive one
+    return [
         RelevanceEntry(
             each.block,
             each.coordinate,
@@ -130,7 +139,14 @@ def relevance(
         )
         for each, loss, step in zip(inputs, losses, steps, strict=True)
     ]
-    return Relevance(tuple(entries))
+
+
+def _averaged(entries: Sequence[RelevanceEntry], weights: Sequence[float]) -> RelevanceEntry:
+    """Return the entry of an input whose numbers are weighted means over members."""
+    numbers = ("loss", "error", "sensitivity", "direction")
+    pairs = list(zip(weights, entries, strict=True))
+    means = {n: sum(weight * getattr(entry, n) for weight, entry in pairs) for n in numbers}
+    return replace(entries[0], **means)
 
 
 class _Exchange:

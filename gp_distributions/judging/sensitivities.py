@@ -11,8 +11,8 @@ from torch import Tensor
 from gp_distributions.kernels.reading import check_kind
 from gp_distributions.measures import MixedEncoding, MixedInputs, PointClouds
 from gp_distributions.measures.arrays import integer
-from gp_distributions.measures.described import check_type, described
-from gp_distributions.models import DistributionGP, IntegratedGP, MixtureModel, SparseDistributionGP
+from gp_distributions.measures.described import check_type
+from gp_distributions.models import DistributionGP, SparseDistributionGP
 from gp_distributions.models.exact_inference import marginal_moments
 from gp_distributions.rows.clouds import split_rows
 from gp_distributions.rows.columns import select_columns
@@ -94,8 +94,7 @@ def sensitivity(
         clouds at the given other blocks, by the name of the block.
 
     Raises:
-        TypeError: If the model has several kernels, or ``X`` is neither :class:`PointClouds` nor
-            :class:`MixedInputs`.
+        TypeError: If ``X`` is neither :class:`PointClouds` nor :class:`MixedInputs`.
         ValueError: If ``X`` does not have exactly one batch axis or has no block of clouds, the kernel
             reads other inputs, or ``batch_size < 1``.
 
@@ -109,10 +108,6 @@ def sensitivity(
         True
     """
     check_type(X, PointClouds, MixedInputs)
-    if isinstance(model, IntegratedGP | MixtureModel):
-        raise TypeError(
-            f"Expected a model with one kernel, got {described(model)}. Ask its members one by one."
-        )
     check_kind(X, model.covar_module, model.encoding)
     size = integer(batch_size, "batch_size")
     if isinstance(X, MixedInputs):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 import torch
 from gpytorch.kernels import Kernel
@@ -11,32 +12,57 @@ from torch import Tensor
 
 from gp_distributions.distances.base import Distance
 
+ModuleT = TypeVar("ModuleT", bound=torch.nn.Module)
 
-def batched(kernel: Kernel, values: Mapping[str, Tensor]) -> Kernel:
+
+def batched(kernel: Kernel, values: Mapping[str, Tensor], size: int) -> Kernel:
     """Return a batch of kernels that share the distances, and the distances remembered, of one kernel.
 
     GPyTorch's ``expand_batch`` leaves kernels within sums and products as they are.
 
     Args:
         kernel: A kernel without batch axes.
-        values: For some of its parameters, by name, ``L`` values each: the values of the raw parameters,
-            with a leading axis.
+        values: For some of its parameters, by name, ``K`` values each: the values of the raw parameters,
+            with a leading axis. All others have the same value in each kernel.
+        size: The number ``K``.
 
     Returns:
-        A kernel of batch shape ``L`` in evaluation mode, whose parameters require no gradient.
+        A kernel of batch shape ``K`` in evaluation mode, whose parameters require no gradient.
     """
-    shared = {id(part): part for part in kernel.modules() if isinstance(part, Distance)}
-    many = copy.deepcopy(kernel, dict(shared))
-    size = torch.Size({len(value) for value in values.values()} or {1})
+    many = repeated(kernel, size)
     for name, value in values.items():
-        owner, _, raw = name.rpartition(".")
-        parameter = torch.nn.Parameter(value.detach().clone(), requires_grad=False)
-        many.get_submodule(owner)._parameters[raw] = parameter
-    fixed = {id(p) for part in shared.values() for p in part.parameters()}
-    for parameter in many.parameters():
-        if id(parameter) not in fixed:
-            parameter.requires_grad_(False)
+        many.get_parameter(name).data = value.detach().clone()
     for part in many.modules():
         if isinstance(part, Kernel):
-            part.batch_shape = size
+            part.batch_shape = torch.Size([size])
     return many.eval()
+
+
+def repeated(module: ModuleT, size: int) -> ModuleT:
+    """Return a copy of a module, with its parameters repeated along an axis, but for distances."""
+    return _mapped(module, lambda value: value.expand(size, *value.shape).clone())
+
+
+def taken(module: ModuleT, places: int | Tensor) -> ModuleT:
+    """Return one of the modules of a batch, or a batch of some of them.
+
+    Args:
+        module: A batch of kernels or of likelihoods.
+        places: The number of one, or a tensor of ``n`` numbers.
+    """
+    found = _mapped(module, lambda value: value[places].clone())
+    for part in found.modules():
+        if isinstance(part, Kernel):
+            part.batch_shape = torch.Size([] if isinstance(places, int) else [len(places)])
+    return found
+
+
+def _mapped(module: ModuleT, function: Callable[[Tensor], Tensor]) -> ModuleT:
+    shared = {id(part): part for part in module.modules() if isinstance(part, Distance)}
+    found = copy.deepcopy(module, dict(shared))
+    fixed = {id(p) for part in shared.values() for p in part.parameters()}
+    for parameter in found.parameters():
+        if id(parameter) not in fixed:
+            parameter.data = function(parameter.detach())
+            parameter.requires_grad_(False)
+    return found

@@ -113,17 +113,62 @@ class FourierFeatureMap(FeatureMap):
 
     def forward(self, x: Tensor) -> Tensor:
         """Compute the angles of rows, ``batch_shape x N x num_outputs/2``."""
-        embedded = self.kernel.scaled_features(x)
+        kernel = self.kernel
+        embedded = kernel.scaled_features(x) if kernel.is_ard else kernel.features(x)
         if self.directions is None:
             shape = (self.num_outputs // 2, embedded.shape[-1])
             self.directions = torch.randn(shape, dtype=x.dtype, device=x.device)
-        return embedded @ self.directions.mT * self.scales
+        angles = embedded @ self.directions.mT * self.scales
+        return angles if kernel.is_ard else angles / kernel.lengthscale
+
+
+class LinearFeatureMap(FeatureMap):
+    """The embedding about the origin, in lengthscales, as features of a linear kernel.
+
+    Embeddings of fewer dimensions than features are padded, which is exact; larger ones are projected at
+    random, which preserves inner products on average.
+
+    Args:
+        kernel: The kernel. Each call uses its current lengthscale.
+        num_outputs: Number of features.
+    """
+
+    def __init__(self, kernel: DistributionKernel, num_outputs: int) -> None:
+        super().__init__()
+        self.kernel = kernel
+        self.num_outputs = num_outputs
+        columns = kernel.active_dims
+        self.input_transform = torch.nn.Identity() if columns is None else FeatureSelector(columns)
+        self.output_transform = torch.nn.Identity()
+        # Projections are drawn in the first call, when the dimension of the embedding is known.
+        self.projection: Tensor | None
+        self.register_buffer("projection", None)
+
+    @property
+    def batch_shape(self) -> torch.Size:
+        """Batch shape of the kernel."""
+        return self.kernel.batch_shape
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Compute the features of rows, ``batch_shape x N x num_outputs``."""
+        embedded = self.kernel.scaled_features(x)
+        if self.kernel.origin is not None:
+            origin = self.kernel.scaled_features(self.kernel.origin.to(x))
+            embedded = embedded - origin.mean(-2, keepdim=True)
+        missing = self.num_outputs - embedded.shape[-1]
+        if missing >= 0:
+            return torch.nn.functional.pad(embedded, (0, missing))
+        if self.projection is None:
+            shape = (embedded.shape[-1], self.num_outputs)
+            drawn = torch.randn(shape, dtype=x.dtype, device=x.device)
+            self.projection = drawn / math.sqrt(self.num_outputs)
+        return embedded @ self.projection
 
 
 def _gen_kernel_features(
     kernel: DistributionKernel, *, num_inputs: int, num_outputs: int
-) -> FourierFeatureMap:
-    """Create the Fourier features of a distribution kernel for BoTorch's ``gen_kernel_features``.
+) -> FeatureMap:
+    """Create the features of a distribution kernel for BoTorch's ``gen_kernel_features``.
 
     Raises:
         UnsupportedError: If the distance has no ``embed``, the profile has no Fourier features, or
@@ -136,10 +181,12 @@ def _gen_kernel_features(
             "has none. Use SlicedWasserstein with p=2, MMD with num_features or a polynomial kernel, "
             "LinearTransport, SinkhornPotential, Hellinger or Fourier."
         )
+    if profile is profiles.Linear:
+        return LinearFeatureMap(kernel, num_outputs)
     if profile not in _SQUARED_SCALES:
         supported = ", ".join(each.__name__ for each in _SQUARED_SCALES)
         raise UnsupportedError(
-            f"The {profile.__name__} profile has no random Fourier features. Use one of {supported}."
+            f"The {profile.__name__} profile has no random features. Use Linear or one of {supported}."
         )
     if num_outputs % 2:
         raise UnsupportedError(

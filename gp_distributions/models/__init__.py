@@ -1,4 +1,4 @@
-"""Gaussian processes on distributions: exact, sparse and variational ones, and mixtures of them."""
+"""Gaussian processes on distributions: exact, sparse and variational ones, and ensembles."""
 
 import gp_distributions.models.pathwise  # noqa: F401, registers with BoTorch
 from gp_distributions.models.aggregate_gp import AggregateGP
@@ -7,22 +7,19 @@ from gp_distributions.models.conformal import ConformalCorrection
 from gp_distributions.models.curve_gp import CurveGP
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.draw_noise import DrawNoiseLikelihood
-from gp_distributions.models.integrated_gp import IntegratedGP
 from gp_distributions.models.kernel_ridge import KernelRidgeClassifier
 from gp_distributions.models.likelihoods import (
     BinomialLikelihood,
     PoissonRateLikelihood,
     ScaledStudentTLikelihood,
 )
-from gp_distributions.models.mixture import MixtureModel
-from gp_distributions.models.mixture_classifier import MixtureClassifier
-from gp_distributions.models.mixture_posterior import MixturePosterior
 from gp_distributions.models.normalization import NormalizeClouds
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.models.shared_kernel import SharedKernelGP
 from gp_distributions.models.sparse_aggregate_gp import SparseAggregateGP
 from gp_distributions.models.sparse_classification import SparseClassificationGP
 from gp_distributions.models.sparse_distribution_gp import SparseDistributionGP
+from gp_distributions.models.training import ensemble_of
 from gp_distributions.models.variational_gp import VariationalDistributionGP
 
 __all__ = [
@@ -33,11 +30,7 @@ __all__ = [
     "CurveGP",
     "DistributionGP",
     "DrawNoiseLikelihood",
-    "IntegratedGP",
     "KernelRidgeClassifier",
-    "MixtureClassifier",
-    "MixtureModel",
-    "MixturePosterior",
     "NormalizeClouds",
     "PoissonRateLikelihood",
     "SamplingNoiseLikelihood",
@@ -47,4 +40,5 @@ __all__ = [
     "SparseClassificationGP",
     "SparseDistributionGP",
     "VariationalDistributionGP",
+    "ensemble_of",
 ]

@@ -119,8 +119,9 @@ class ClassificationGP(Classification, SharedKernelGP):  # type: ignore[misc]
         number = len(self.classes_)
         targets, noise = dirichlet_targets(likelihood.labels, number, value, self.dtype)
         self.set_train_data(targets=targets.T, strict=False)
-        likelihood.noise_covar.noise = noise.T
-        likelihood.alpha_epsilon.fill_(value)
+        for part in (self, *self.parts):
+            part.likelihood.noise_covar.noise = noise.T
+            part.likelihood.alpha_epsilon.fill_(value)
 
     @property
     def temperature(self) -> float:
@@ -129,8 +130,9 @@ class ClassificationGP(Classification, SharedKernelGP):  # type: ignore[misc]
 
     @temperature.setter
     def temperature(self, value: float) -> None:
-        buffer = self.likelihood.temperature
-        buffer.fill_(positive(buffer.new_tensor(positive(value, "temperature")), "temperature"))
+        for part in (self, *self.parts):
+            buffer = part.likelihood.temperature
+            buffer.fill_(positive(buffer.new_tensor(positive(value, "temperature")), "temperature"))
 
     def log_densities(self, mean: Tensor, variance: Tensor, noise: Tensor, index: Tensor) -> Tensor:
         """Return log probabilities of training labels; see :meth:`DistributionGP.log_densities`."""
@@ -153,8 +155,6 @@ class ClassificationGP(Classification, SharedKernelGP):  # type: ignore[misc]
 
     def conditioned(self) -> Any:
         """Return the Cholesky factors of all classes, and the weights of the training clouds."""
-        if self.mixture is not None:
-            return self.mixture.conditioned()
         (rows,) = self.train_inputs
         prior = covariance(self.covar_module, self.compared_rows).squeeze(-3)
         factors = DirichletFactors(prior, self.likelihood.labels, self.likelihood.noise)

@@ -255,7 +255,7 @@ class CollapsedPosterior:
         means = phi @ self.weights[:, list(outputs)]
         return means, covariances * (len(outputs) if len(self.factor) == 1 else 1)
 
-    def marginals(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def marginals(self, rows: Rows) -> tuple[Tensor, Tensor, Tensor]:
         """Compute posterior means, without the prior mean, and the two parts of posterior variances.
 
         Args:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import torch
@@ -16,6 +17,7 @@ from linear_operator.utils.memoize import add_to_cache
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from gp_distributions.distances.embedded_rows import EmbeddedRows
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.measures.arrays import given_points, integer
 from gp_distributions.measures.curves import as_curves, as_positions
@@ -154,7 +156,7 @@ class CurveGP(SharedKernelGP):
         return KroneckerSystem.of(known, shared, vectors, self.output_covariance, self.output_noise)
 
     def latent_marginals(
-        self, rows: Tensor, given: KroneckerSystem, functionals: Tensor | None = None
+        self, rows: EmbeddedRows, given: KroneckerSystem, functionals: Tensor | None = None
     ) -> Moments:
         """Return means and variances of outputs, or of sums of them, at ``... x N x width`` rows.
 
@@ -176,14 +178,14 @@ class CurveGP(SharedKernelGP):
         return mean @ functionals.mT, variance
 
     def _projected(
-        self, rows: Tensor, given: KroneckerSystem, *, diag: bool = False
+        self, rows: EmbeddedRows, given: KroneckerSystem, *, diag: bool = False
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return means, covariances with the basis of outputs, those within rows and with the basis."""
         each = self._of_each_output(rows)
         to_train, within = self._covariances_at(each, diag=diag)
         rotated = to_train.squeeze(-3) @ given.rows
         scaled = self.output_covariance @ given.columns
-        mean = self.mean_module(each).mT + rotated @ given.weights @ scaled.mT
+        mean = self.mean_module(each.rows).mT + rotated @ given.weights @ scaled.mT
         return mean, scaled, within.squeeze(-2 if diag else -3), rotated
 
     def latent_left_out(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -198,18 +200,18 @@ class CurveGP(SharedKernelGP):
         """Return the covariances of the noise of the values of a curve, ``M x M``."""
         return self.likelihood.noise * self.output_covariance + self.output_noise.diag()
 
-    def noise(self, rows: Tensor) -> Tensor:
+    def noise(self, rows: EmbeddedRows) -> Tensor:
         """Return noise variances of the values of curves, ``... x N x M``."""
-        return self._output_noises().diagonal().expand(*rows.shape[:-1], -1)
+        return self._output_noises().diagonal().expand(*rows.rows.shape[:-1], -1)
 
     def joint(
-        self, rows: Tensor, output_indices: list[int] | None, observation_noise: bool | Tensor
+        self, rows: EmbeddedRows, output_indices: list[int] | None, observation_noise: bool | Tensor
     ) -> Posterior:
         """Return the joint posterior of the values of curves at ``... x q x width`` rows."""
         given, transform = self.conditioned(), self.outcome_transform
         index = slice(None) if output_indices is None else output_indices
         units = transform.stdvs.squeeze(0).diag()[index]
-        mean, scaled, prior, rotated = self._projected(rows, given)
+        mean, scaled, prior, rotated = self._projected(self.transformed(rows), given)
         scaled = units @ scaled
         spread = torch.einsum("...pa,...qa,ab->...pqb", rotated, rotated, given.gains)
         full = prior[..., None, None] * (units @ self.output_covariance @ units.mT)
@@ -270,11 +272,17 @@ class CurveGP(SharedKernelGP):
         return found[0], found[1].sqrt()
 
     def functional_marginals(
-        self, rows: Tensor, given: KroneckerSystem, *, weights: Tensor, observation_noise: bool
+        self,
+        rows: EmbeddedRows,
+        given: Sequence[KroneckerSystem],
+        *,
+        weights: Tensor,
+        observation_noise: bool,
     ) -> Moments:
         """Return means and variances of weighted sums, ``... x N x K``, in the units of the targets."""
         functionals = weights * self.outcome_transform.stdvs
-        mean, variance = self.latent_marginals(rows, given, functionals)
+        (known,) = given
+        mean, variance = self.latent_marginals(self.transformed(rows), known, functionals)
         if observation_noise:
             variance = variance + ((functionals @ self._output_noises()) * functionals).sum(-1)
         mean = mean + (weights * self.outcome_transform.means).sum(-1)

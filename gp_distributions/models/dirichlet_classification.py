@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gp_distributions.distances.embedded_rows import EmbeddedRows
 from gp_distributions.measures.arrays import Labels, positive
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.models.regression import Regression
@@ -74,7 +75,8 @@ class Classification(Labelling, Regression):  # type: ignore[misc]
             >>> (model.predict_proba(clouds[:1])[0, 0] > 0.5).item()
             True
         """
-        return tempered(self.probabilities(X, batch_size=batch_size, **options), self.temperature)
+        options |= {"batch_size": batch_size}
+        return self.in_batches(X, "class_probabilities", **options)[0]
 
     _scores = predict_proba
 
@@ -101,10 +103,13 @@ class Classification(Labelling, Regression):  # type: ignore[misc]
             >>> (model.leave_one_out().exp() > 0.5).tolist()
             [True, True, True, True]
         """
-        given = [self.temperature] if temperatures is None else temperatures
-        several = [positive(each, "temperature") for each in given]
-        found = log_probabilities(*self.probabilities_left_out(**options), several)
-        return found.squeeze(-1) if temperatures is None else found
+        several = [positive(each, "temperature") for each in temperatures or ()]
+        found, labels = self.probabilities_left_out(**options)
+        pairs = zip(self.parts, found, strict=True)
+        each = [log_probabilities(p, labels, several or [part.temperature]) for part, p in pairs]
+        logs = torch.stack(each)
+        mixed = (logs + self.part_weights.to(logs).log()[:, None, None]).logsumexp(0)
+        return mixed.squeeze(-1) if temperatures is None else mixed
 
     def leave_one_out_proba(self, **options: Any) -> Tensor:
         r"""Predict the class probabilities of each training cloud from all others.
@@ -135,21 +140,29 @@ class Classification(Labelling, Regression):  # type: ignore[misc]
 
         Source: Rasmussen and Williams 2006, eq. 5.12.
         """
-        return tempered(self.probabilities_left_out(**options)[0], self.temperature)
+        found, _ = self.probabilities_left_out(**options)
+        return self._averaged(found)
 
-    def probabilities(self, X: Any, **options: Any) -> Tensor:
-        """Return class probabilities at temperature 1, ``... x N x C``."""
-        return self.in_batches(X, "class_probabilities", **options)[0]
+    def class_probabilities(self, rows: EmbeddedRows, given: Sequence[Any]) -> tuple[Tensor]:
+        """Return class probabilities at rows, ``... x N x C``, averaged over members."""
+        found = []
+        for part, known in zip(self.parts, given, strict=True):
+            mean, variance = part.latent_marginals(part.seen(rows), known)
+            found.append(expected_softmax(mean, variance.clamp_min(0).sqrt()))
+        return (self._averaged(found),)
 
-    def class_probabilities(self, rows: Tensor, given: Any) -> tuple[Tensor]:
-        """Return class probabilities at transformed rows, given what :meth:`conditioned` returns."""
-        mean, variance = self.latent_marginals(rows, given)
-        return (expected_softmax(mean, variance.clamp_min(0).sqrt()),)
-
-    def probabilities_left_out(self, **options: Any) -> tuple[Tensor, Tensor]:
-        """Return class probabilities of training clouds at temperature 1, and the class indices."""
+    def probabilities_left_out(self, **options: Any) -> tuple[list[Tensor], Tensor]:
+        """Return probabilities of training clouds at temperature 1 of each part, and the labels."""
         self.eval()
+        found = []
         with torch.no_grad():
-            mean, variance, noise = self.latent_left_out(**options)
-            found = expected_softmax(mean, variance.clamp_min(0).sqrt()).to(self.dtype)
+            for part in self.parts:
+                mean, variance, noise = part.latent_left_out(**options)
+                found.append(expected_softmax(mean, variance.clamp_min(0).sqrt()).to(self.dtype))
         return found, noise.argmin(-1)  # the noise is least at the members of a class
+
+    def _averaged(self, found: Sequence[Tensor]) -> Tensor:
+        """Return the weighted mean of probabilities of the parts, each at its own temperature."""
+        weights, temperatures = self.part_weights.tolist(), [p.temperature for p in self.parts]
+        shares = zip(weights, found, temperatures, strict=True)
+        return torch.stack([w * tempered(each, t) for w, each, t in shares]).sum(0)

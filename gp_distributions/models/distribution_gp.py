@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import botorch
@@ -17,7 +17,7 @@ from botorch.utils.types import DEFAULT, _DefaultType
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import Likelihood
-from gpytorch.means import Mean
+from gpytorch.means import ConstantMean, Mean
 from linear_operator import LinearOperator, to_linear_operator
 from numpy.typing import ArrayLike
 from torch import Tensor
@@ -25,7 +25,8 @@ from torch.distributions import Normal
 from torch.nn import Module
 
 from gp_distributions.distances.base import Distance
-from gp_distributions.distances.embedded_rows import EmbeddedRows
+from gp_distributions.distances.embedded_rows import EmbeddedRows, Rows
+from gp_distributions.kernels.batching import taken
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.lazy_covariance import LazyCovariance
 from gp_distributions.measures.inputs import Inputs
@@ -41,10 +42,10 @@ from gp_distributions.models.arguments import (
     standardize,
 )
 from gp_distributions.models.choice import Choice
-from gp_distributions.models.equal_mixture import EqualMixture
+from gp_distributions.models.ensemble import mixed_normal
 from gp_distributions.models.exact_inference import (
+    Conditioned,
     ExactMultivariateNormal,
-    ExactPredictionStrategy,
     Moments,
 )
 from gp_distributions.models.observations import (
@@ -53,7 +54,7 @@ from gp_distributions.models.observations import (
     observed,
 )
 from gp_distributions.models.regression import Regression
-from gp_distributions.models.together import held
+from gp_distributions.numerics.linear_algebra import cholesky
 from gp_distributions.rows.clouds import pad_rows, rows_at, same_tensor
 from gp_distributions.rows.contents import check_content
 from gp_distributions.rows.fingerprint import fingerprint
@@ -139,10 +140,12 @@ class DistributionGP(Regression, SingleTaskGP):
     """
 
     train_inputs: tuple[Tensor, ...]
-    prediction_strategy: ExactPredictionStrategy | None
-    mixture: EqualMixture | None
+    prediction_strategy: Conditioned | None
     choice: Choice | None
     chooses_metric: bool
+    #: Whether the level is integrated with a flat prior beside the prior mean.
+    integrates_level = False
+    log_importance: Tensor
     _shares_kernel: ClassVar[bool] = False
     # The class that represents the prior distribution.
     _normal: ClassVar[type[ExactMultivariateNormal]] = ExactMultivariateNormal
@@ -195,21 +198,16 @@ class DistributionGP(Regression, SingleTaskGP):
                 self.likelihood.adapt(clouds)
         self.encoding = data.encoding
         self._held = None
-        self.mixture = None
+        self.ensemble = None
         self.choice = None
         self.chooses_metric = chooses
         self._squeeze_output = data.squeeze
         self._subset_batch_dict = _output_axes(self, batch_shape) if targets.shape[-1] > 1 else {}
 
-    @property
-    def members(self) -> list[DistributionGP]:
-        """The models whose equal mixture predicts; the model itself unless :func:`fit` chose more."""
-        return [self] if self.mixture is None else self.mixture.models
-
     def with_kernel(self, covar_module: Kernel) -> Self:
         """Return a model of the same data with another kernel, and copies of the noise and the mean."""
         other = _copied(self)
-        other.covar_module, other.mixture, other.choice = covar_module, None, None
+        other.covar_module, other.ensemble, other.choice = covar_module, None, None
         other.likelihood = copy.deepcopy(self.likelihood)
         other.mean_module = copy.deepcopy(self.mean_module)
         other.prediction_strategy = None
@@ -230,6 +228,7 @@ class DistributionGP(Regression, SingleTaskGP):
         shared = rows.narrow(-3, 0, 1) if rows.dim() > 2 and rows.stride(-3) == 0 else rows
         chosen = rows_at(shared, index).expand(*rows.shape[:-2], len(index), rows.shape[-1])
         part = _copied(self)
+        part.ensemble = None
         part.likelihood = self._likelihood_of(index)
         part.set_train_data(chosen, self.train_targets[..., index], strict=False)
         if self._input_transform is None and part.train_inputs[0] is chosen:
@@ -304,20 +303,23 @@ class DistributionGP(Regression, SingleTaskGP):
             check_content(rows)
         if self.training or gpytorch.settings.prior_mode.on() or self.train_inputs is None:
             return super().__call__(*args, **kwargs)
-        (rows,) = args
-        if self.mixture is not None:
-            return self.mixture(rows)
+        held = EmbeddedRows(args[0])
+        normals = [part.latent_at(held) for part in self.parts]
+        return mixed_normal(normals, [part.is_batch for part in self.parts], self.weights)
+
+    def latent_at(self, rows: EmbeddedRows) -> ExactMultivariateNormal:
+        """Return the joint posterior of this kernel at transformed rows, an axis of outputs included."""
         # Training clouds are represented first, for their own covariances, and not anew beside others.
-        strategy = DistributionGP.conditioned(self)
+        given = DistributionGP.conditioned(self)
         to_train, within = self._covariances_at(rows)
-        fitted, root = strategy.projected(to_train)
-        mean, covariances = self.mean_module(rows) + fitted, within - root @ root.mT
+        fitted, explained = given.joint(to_train)
+        mean, covariances = self.mean_module(rows.rows) + fitted, within - explained
         batch_shape = torch.broadcast_shapes(mean.shape[:-1], covariances.shape[:-2])
         posterior = ExactMultivariateNormal(
             mean.expand(*batch_shape, -1),
             to_linear_operator(covariances.expand(*batch_shape, -1, -1)),
         )
-        posterior.rows = rows
+        posterior.rows = rows.rows
         return posterior
 
     def set_train_data(
@@ -346,34 +348,20 @@ class DistributionGP(Regression, SingleTaskGP):
         self._revert_to_original_inputs()
         try:
             super().set_train_data(inputs, targets, strict)
-            for model in [] if self.mixture is None else self.members:
-                model.set_train_data(inputs, targets, strict)
+            for part in self.parts:
+                if part is not self:
+                    part.set_train_data(inputs, targets, strict)
         finally:
             if transformed:
                 self._set_transformed_inputs()
-
-    def _known_strategy(self) -> ExactPredictionStrategy | None:
-        """Return the caches of an earlier prediction, unless the model has changed since."""
-        strategy = self.prediction_strategy
-        return strategy if strategy and strategy.is_of(self._key()) else None
 
     def _key(self) -> Hashable:
         """Return a key of all from which caches are computed, beside the training data."""
         return tuple(map(fingerprint, (self.covar_module, self.mean_module, self.likelihood)))
 
-    def _new_strategy(self) -> ExactPredictionStrategy:
-        (rows,) = self.train_inputs
-        with torch.set_grad_enabled(torch.is_grad_enabled() and _caches_tracked()):
-            prior = self._prior(rows)
-            strategy = ExactPredictionStrategy([rows], prior, self.train_targets, self.likelihood)
-        strategy.key = self._key()
-        return strategy
-
-    def _covariances_at(self, rows: Tensor, *, diag: bool = False) -> tuple[Tensor, Tensor]:
+    def _covariances_at(self, rows: EmbeddedRows, *, diag: bool = False) -> tuple[Tensor, Tensor]:
         """Return covariances of rows with the training rows, and within the rows."""
-        # GPyTorch joins training and test rows in one tensor. If the test rows require a gradient, so
-        # does that tensor, and distances would embed the training rows anew for every t-batch.
-        compared = self._compared(held(rows))
+        compared = self._compared(rows)
         to_train = covariance(self.covar_module, compared, self.compared_rows)
         return to_train, covariance(self.covar_module, compared, diag=diag)
 
@@ -383,40 +371,40 @@ class DistributionGP(Regression, SingleTaskGP):
         return self.train_targets.dtype
 
     def conditioned(self) -> Any:
-        """Return caches of the training data, and keep them until the model changes."""
-        if self.mixture is not None:
-            return self.mixture.conditioned()
-        strategy = self._known_strategy()
-        if strategy is None:
-            strategy = self._new_strategy()
-            # A strategy that tracks gradients serves one backward pass, so it is not kept.
-            if not strategy.mean_cache.requires_grad:
-                self.prediction_strategy = strategy
-        return strategy
+        """Return what predictions need of the training data, and keep it until the model changes."""
+        known, key = self.prediction_strategy, self._key()
+        if known is not None and known.is_of(key):
+            return known
+        (rows,) = self.train_inputs
+        with torch.set_grad_enabled(torch.is_grad_enabled() and _caches_tracked()):
+            prior = self._prior(rows)
+            noisy = self.likelihood(prior, [rows]).lazy_covariance_matrix.to_dense()
+            errors = self.train_targets - prior.loc
+            found = Conditioned(cholesky(noisy), errors, level=self.integrates_level, key=key)
+        # What tracks gradients serves one backward pass, so it is not kept.
+        if not found.mean_cache.requires_grad:
+            self.prediction_strategy = found
+        return found
 
-    def latent(self, rows: Tensor, outputs: list[int]) -> list[MultivariateNormal]:
+    def latent(self, rows: EmbeddedRows, outputs: list[int]) -> list[MultivariateNormal]:
         """Return the joint posterior of each of some outputs at ``... x q x width`` rows."""
         if self.num_outputs == 1:
-            return [self(rows)]
-        rows, axis = add_output_dim(rows, self._input_batch_shape)
-        distribution = self(rows)
+            return [self.latent_at(rows)]
+        axis = len(torch.broadcast_shapes(rows.rows.shape[:-2], self._input_batch_shape))
+        distribution = self.latent_at(self._of_each_output(rows))
         return [distribution[(slice(None),) * axis + (output,)] for output in outputs]
 
-    def latent_marginals(self, rows: Tensor, given: Any) -> Moments:
+    def latent_marginals(self, rows: EmbeddedRows, given: Any) -> Moments:
         """Return means and variances at ``... x N x width`` rows, ``... x N x outputs``."""
-        if self.mixture is not None:
-            return self.mixture.latent_marginals(rows, given)
         rows = self._of_each_output(rows)
         to_train, prior = self._covariances_at(rows, diag=True)
         fitted, explained = given.marginals(to_train)
-        moments = torch.broadcast_tensors(self.mean_module(rows) + fitted, prior - explained)
+        moments = torch.broadcast_tensors(self.mean_module(rows.rows) + fitted, prior - explained)
         mean, variance = map(self.columns, moments)
         return mean, variance
 
     def latent_left_out(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return means, variances and noise variances, ``... x T x outputs``, without each cloud."""
-        if self.mixture is not None:
-            return self.mixture.latent_left_out()
         given, targets = self.conditioned(), self.train_targets
         noise = self._noise_of(self.train_inputs[0], targets.shape)
         mean = targets - given.mean_cache / given.precision
@@ -424,14 +412,12 @@ class DistributionGP(Regression, SingleTaskGP):
         mean, variance, noise = map(self.columns, moments)
         return mean, variance, noise
 
-    def noise(self, rows: Tensor) -> Tensor:
+    def noise(self, rows: EmbeddedRows) -> Tensor:
         """Return noise variances at rows; if those of the training clouds are known, their mean."""
-        if self.mixture is not None:
-            return self.mixture.noise(rows)
         if self.noise_is_known:
-            return mean_noise(self.likelihood.noise, rows, self.num_outputs)
+            return mean_noise(self.likelihood.noise, rows.rows, self.num_outputs)
         rows = self._of_each_output(rows)
-        shape = torch.broadcast_shapes(rows.shape[:-1], (*self.train_targets.shape[:-1], 1))
+        shape = torch.broadcast_shapes(rows.rows.shape[:-1], (*self.train_targets.shape[:-1], 1))
         return self.columns(self._noise_of(rows, shape))
 
     def log_densities(self, mean: Tensor, variance: Tensor, noise: Tensor, index: Tensor) -> Tensor:
@@ -447,16 +433,16 @@ class DistributionGP(Regression, SingleTaskGP):
         normal = Normal(mean, (variance + noise).sqrt(), validate_args=False)
         return normal.log_prob(targets).movedim(-2, -1).flatten(0, -2).mean(0)
 
-    def _noise_of(self, rows: Tensor, shape: torch.Size) -> Tensor:
+    def _noise_of(self, rows: Rows, shape: torch.Size) -> Tensor:
         return self.likelihood._shaped_noise_covar(shape, rows).diagonal()
 
-    def _of_each_output(self, rows: Tensor) -> Tensor:
+    def _of_each_output(self, rows: EmbeddedRows) -> EmbeddedRows:
         """Return rows with an axis of outputs in front of the clouds, if there are several."""
         if self.num_outputs == 1:
             return rows
         shape = self._input_batch_shape
         key = "outputs", self.num_outputs, shape
-        return held(rows).derived(key, lambda: add_output_dim(rows, shape)[0])
+        return rows.derived(key, lambda: EmbeddedRows(add_output_dim(rows.rows, shape)[0]))
 
     def columns(self, values: Tensor) -> Tensor:
         """Return ``... x outputs x N`` values as ``... x N x outputs``; one output has no axis."""
@@ -498,45 +484,147 @@ class DistributionGP(Regression, SingleTaskGP):
             True
         """
         check_noise_is_kept(noise, known=self.noise_is_known)
-        mixture = self.mixture
-        if mixture is not None:
-            mixture = mixture.condition_on_observations(X, Y, noise=noise, **kwargs)
         rows = self.rows_of(X)
         Y = observed(self, X, rows, Y, "Y")
         if noise is not None:
-            kwargs["noise"] = observed(self, X, rows, noise, "noise")
+            noise = observed(self, X, rows, noise, "noise")
+        self.eval()
+        return self._with_observations(rows, Y, noise, **kwargs)
+
+    def _with_observations(
+        self, rows: Tensor, Y: Tensor, noise: Tensor | None, **kwargs: Any
+    ) -> DistributionGP:
+        """Condition all parts on rows that are not transformed, and targets in their own units."""
+        alone = _copied(self)
+        alone.ensemble = None
+        wide = alone._widen_training(rows)
+        if noise is not None:
+            kwargs["noise"] = noise
         elif self.noise_is_known:
             kwargs["noise"] = mean_noise(self.likelihood.noise, rows, self.num_outputs)
-        self.eval()
-        # GPyTorch takes the data, the likelihood and its noise away for a moment: here, from copies.
-        model, likelihood = _copied(self), _copied(self.likelihood)
-        model.likelihood, model.mixture = likelihood, None
-        rows = model._widen_training(rows)
-        strategy = copy.copy(model._known_strategy() or model._new_strategy())
-        strategy.likelihood = likelihood
-        model.prediction_strategy = strategy
-        # The graph of the new caches would keep the caches of all models before this one. They need a
-        # gradient only of more than hyperparameters.
-        known = rows, Y, *model.train_inputs, model.train_targets
-        caches = strategy.mean_cache, strategy.covar_cache
-        tensors = [*known, *caches, *(each for each in kwargs.values() if isinstance(each, Tensor))]
-        tracked = _caches_tracked() or any(tensor.requires_grad for tensor in tensors)
-        with torch.set_grad_enabled(torch.is_grad_enabled() and tracked):
-            more = super(DistributionGP, model).condition_on_observations(rows, Y, **kwargs)
-        more.prediction_strategy.key = more._key()
-        more.mixture = mixture
+        more = super(DistributionGP, alone).condition_on_observations(wide, Y, **kwargs)
+
+        def condition(part: DistributionGP) -> DistributionGP:
+            if not part.is_batch:
+                return part._with_observations(rows, Y, noise)
+            given = noise if noise is None else noise.unsqueeze(-3)
+            return part._with_observations(rows.unsqueeze(-3), Y.unsqueeze(-3), given)
+
+        more.ensemble = self.ensemble and self.ensemble.map(condition)
         return more
+
+    def get_fantasy_model(
+        self, inputs: Tensor | Sequence[Tensor], targets: Tensor, noise: Tensor | None = None
+    ) -> DistributionGP:
+        """Return a copy of the model with further training clouds and targets, as in GPyTorch.
+
+        Args:
+            inputs: A ``batch_shape x N x width`` tensor of transformed rows.
+            targets: Transformed targets, ``batch_shape x N``, with the axis of outputs in front of
+                ``N`` if there are several; there may be more batch axes than in ``inputs``.
+            noise: Their noise variances, in the shape of ``targets``, if they are known.
+
+        Returns:
+            A new model with the same hyperparameters, in which each member has the new targets.
+        """
+        new = inputs if isinstance(inputs, Tensor) else inputs[0]
+        (train,), given = self.train_inputs, self.conditioned
+        tracked = _caches_tracked() or any(
+            each is not None and each.requires_grad
+            for each in (new, targets, noise, train, self.train_targets)
+        )
+        with torch.set_grad_enabled(torch.is_grad_enabled() and tracked):
+            known, rows = given(), EmbeddedRows(new)
+            to_train, within = self._covariances_at(rows)
+            prior = self._prior_at(rows, within)
+            options = {} if noise is None else {"noise": noise}
+            within = self.likelihood(prior, [new], **options).covariance_matrix
+            inner = torch.broadcast_shapes(new.shape[:-2], train.shape[:-2])
+            shapes = inner, targets.shape[:-1], known.errors.shape[:-1], within.shape[:-2]
+            outer = torch.broadcast_shapes(*shapes)
+            errors = [known.errors, targets - prior.mean]
+            more = self._without_data()
+            more.likelihood = _copied(self.likelihood).get_fantasy_likelihood(**options)
+            both = torch.cat([each.expand(*inner, -1, -1) for each in (train, new)], dim=-2)
+            more.train_inputs = (both.expand(*targets.shape[:-1], -1, -1),)
+            more.train_targets = _joined([self.train_targets, targets], outer)
+            more.prediction_strategy = known.extended(
+                to_train, within, _joined(errors, outer), key=more._key()
+            )
+        more.ensemble = self.ensemble and self.ensemble.map(
+            lambda part: part.get_fantasy_model(inputs, targets, noise)
+        )
+        return more
+
+    def _without_data(self) -> Self:
+        """Return a copy with modules of its own, whose training data are still to be set."""
+        shallow = _copied(self)
+        shallow.__dict__.update(train_inputs=None, train_targets=None, prediction_strategy=None)
+        shallow.ensemble, shallow.likelihood, shallow._held = None, None, None
+        originals = self.__dict__.get("_original_train_inputs")
+        return copy.deepcopy(shallow, {id(originals): originals})
+
+    def batch_of(
+        self, covar_module: Kernel, likelihood: Likelihood, log_importance: Tensor
+    ) -> Self:
+        """Return a batch of members with the training data of this model, as a part of an ensemble.
+
+        Args:
+            covar_module: The kernels, of batch shape ``K``.
+            likelihood: Their likelihoods, with the same axis of members.
+            log_importance: Logarithms of the prior densities of the members, divided by those from
+                which they were drawn, of length ``K``. With the marginal likelihood, their weights.
+        """
+        part = self.with_kernel(covar_module)
+        part.likelihood, part.is_batch = likelihood, True
+        part.register_buffer("log_importance", log_importance)
+        part._input_batch_shape = part._aug_batch_shape = log_importance.shape
+        part.integrates_level = self.has_free_level
+        return part.eval()
+
+    @property
+    def has_free_level(self) -> bool:
+        """Whether the mean is a constant that is learned without a prior."""
+        mean = self.mean_module
+        free = isinstance(mean, ConstantMean) and mean.raw_constant.requires_grad
+        return free and not any(True for _ in mean.named_priors())
+
+    def member_weights(self) -> Tensor:
+        """Return the weights of the members of this part, ``batch_shape x K``."""
+        if not self.is_batch:
+            return super().member_weights()
+        with torch.no_grad():
+            return (self.conditioned().log_evidence + self.log_importance).softmax(-1)
+
+    def unbatched(self) -> list[Any]:
+        """Return the members of this part as a model each."""
+        if not self.is_batch:
+            return [self]
+        return [self._member(place) for place in range(len(self.log_importance))]
+
+    def some_members(self, places: Tensor) -> Self:
+        """Return a batch of some of the members of this part, of equal weights."""
+        kernel, likelihood = taken(self.covar_module, places), taken(self.likelihood, places)
+        return self.batch_of(kernel, likelihood, self.log_importance[places])
+
+    def _member(self, place: int) -> Self:
+        member = self.with_kernel(taken(self.covar_module, place))
+        member.likelihood, member.is_batch = taken(self.likelihood, place), False
+        del member.log_importance
+        (rows,) = self.train_inputs
+        member.train_inputs = (rows if rows.dim() == 2 else rows.select(-3, 0),)
+        if self.train_targets.dim() > 1:
+            member.train_targets = self.train_targets.select(-2, place)
+        shape = member.train_targets.shape[:-1]
+        member._input_batch_shape = member._aug_batch_shape = shape
+        return member.eval()
 
     def transform_inputs(self, X: Tensor, input_transform: Module | None = None) -> Tensor:
         """Transform inputs to rows; if all outputs share the inputs, transform them only once."""
         transform = self._input_transform if input_transform is None else input_transform
         if transform is None:
             return X
-        if transform.training:
-            return self._transformed(X, input_transform)
-        return held(X).derived(
-            "transformed", lambda: self._transformed(X, input_transform), by=transform
-        )
+        return self._transformed(X, input_transform)
 
     def _transformed(self, X: Tensor, input_transform: Module | None) -> Tensor:
         shared = X.dim() > 2 and X.stride(-3) == 0
@@ -544,10 +632,10 @@ class DistributionGP(Regression, SingleTaskGP):
         return rows.expand(*X.shape[:-2], *rows.shape[-2:]) if shared else rows
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        if self.mixture is None and any(key.startswith(f"{prefix}mixture.") for key in state_dict):
+        if any(key.startswith(f"{prefix}ensemble.") for key in state_dict) and not self.ensemble:
             raise ValueError(
-                "Expected the state of a model with one kernel, got that of a mixture of kernels, which "
-                "fit made from the training data. Keep the model itself, by gp_distributions.save or "
+                "Expected the state of a model with one kernel, got that of several members, which "
+                "were made from the training data. Keep the model itself, by gp_distributions.save or "
                 "copy.deepcopy, or pass a kernel to the model."
             )
         super()._load_from_state_dict(state_dict, prefix, *args)
@@ -602,8 +690,12 @@ class DistributionGP(Regression, SingleTaskGP):
 def _copied(module: ModuleT) -> ModuleT:
     """Return a copy of a module that shares its parts, of which each can be replaced."""
     shallow = copy.copy(module)
-    shallow.__dict__["_modules"] = dict(module._modules)
+    shallow.__dict__.update(_modules=dict(module._modules), _buffers=dict(module._buffers))
     return shallow
+
+
+def _joined(values: Sequence[Tensor], batch_shape: torch.Size) -> Tensor:
+    return torch.cat([each.expand(*batch_shape, -1) for each in values], dim=-1)
 
 
 def _caches_tracked() -> bool:

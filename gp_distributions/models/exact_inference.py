@@ -6,14 +6,13 @@ at the same time, the settings could stay changed. This module does not change a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable
 from typing import TypeAlias
 
 import torch
 from botorch.posteriors import Posterior
 from gpytorch.distributions import MultitaskMultivariateNormal, MultivariateNormal
-from gpytorch.likelihoods import Likelihood
-from gpytorch.models.exact_prediction_strategies import DefaultPredictionStrategy
 from linear_operator import LinearOperator
 from linear_operator.operators import (
     AddedDiagLinearOperator,
@@ -68,67 +67,155 @@ class ExactMultivariateNormal(MultivariateNormal):
         return super().rsample(sample_shape, base_samples)
 
 
-class ExactPredictionStrategy(DefaultPredictionStrategy):
-    """Caches of the training data that predictions need, computed once and never changed.
+class Conditioned:
+    r"""A prior conditioned on training targets, by one Cholesky factor.
 
-    For fantasies, GPyTorch makes new strategies from this one and updates copies of its caches.
+    With covariances :math:`C = L L^\top` of the targets, noise included, and their errors :math:`e`, the
+    differences from prior means, predictions need :math:`C^{-1} e` and :math:`L^{-\top}`. A level
+    :math:`\mu` with a flat prior beside the prior mean is integrated: with :math:`b = C^{-1} 1`,
+
+    .. math::
+        \hat\mu = \frac{b^\top e}{1^\top b}, \qquad
+        m(P) = \hat\mu + k^\top C^{-1} (e - \hat\mu 1), \qquad
+        v(P) = k(P, P) - k^\top C^{-1} k + \frac{(1 - k^\top b)^2}{1^\top b}.
+
+    Args:
+        factor: The factor :math:`L`, a ``batch_shape x T x T`` tensor.
+        errors: The errors :math:`e`, ``batch_shape x T``.
+        level: Whether there is a level to integrate.
+        inverse: The inverse root :math:`L^{-\top}`. Default: computed.
+        key: Key of the modules and hyperparameters from which the factor was computed.
 
     Attributes:
-        key: Key of the modules and hyperparameters from which the caches were computed.
-    """
+        mean_cache: The weights of the training clouds in predicted means, ``batch_shape x T``.
+        level: The estimated level, ``batch_shape x 1``, or 0.
 
-    key: Hashable = None
+    Source: Rasmussen and Williams 2006, section 2.7 (the level).
+    """
 
     def __init__(
         self,
-        train_inputs: list[Tensor],
-        train_prior_dist: MultivariateNormal,
-        train_labels: Tensor,
-        likelihood: Likelihood,
-        root: LinearOperator | None = None,
-        inv_root: LinearOperator | None = None,
+        factor: Tensor,
+        errors: Tensor,
+        *,
+        level: bool = False,
+        inverse: Tensor | None = None,
+        key: Hashable = None,
     ) -> None:
-        super().__init__(train_inputs, train_prior_dist, train_labels, likelihood, root, inv_root)
-        if root is not None:  # a fantasy, whose caches GPyTorch adds
-            return
-        noisy = self.lik_train_train_covar
-        factor = cholesky(noisy.to_dense())
-        identity = torch.eye(factor.shape[-1], dtype=factor.dtype, device=factor.device)
-        inverse = torch.linalg.solve_triangular(factor, identity, upper=False).mT
-        difference = (self.train_labels - train_prior_dist.loc).unsqueeze(-1)
-        add_to_cache(noisy, "root_decomposition", _root(factor))
-        add_to_cache(noisy, "root_inv_decomposition", RootLinearOperator(inverse))
-        add_to_cache(self, "mean_cache", torch.cholesky_solve(difference, factor).squeeze(-1))
-        add_to_cache(self, "covar_cache", inverse)
-
-    @property
-    def mean_cache(self) -> Tensor:
-        """The weights of the training clouds in predicted means, a ``batch_shape x T`` tensor."""
-        return get_from_cache(self, "mean_cache")
+        if inverse is None:
+            identity = torch.eye(factor.shape[-1], dtype=factor.dtype, device=factor.device)
+            inverse = torch.linalg.solve_triangular(factor, identity, upper=False).mT
+        self.factor, self.errors, self.inverse, self.key = factor, errors, inverse, key
+        self.integrates_level = level
+        self.level: Tensor | float = 0.0
+        if level:
+            basis = inverse.sum(-2).unsqueeze(-2) @ inverse.mT  # b, ... x 1 x T
+            self._basis = basis / basis.sum(-1, keepdim=True).sqrt()
+            self.level = (basis.squeeze(-2) * errors).sum(-1, keepdim=True) / basis.sum(-1)
+        self._residuals = errors - self.level
+        self.mean_cache = _solved(factor, self._residuals)
 
     def is_of(self, key: Hashable) -> bool:
-        """Whether the caches belong to modules and values, and can be used in this mode."""
+        """Whether this belongs to modules and values, and can be used in this mode."""
         usable = torch.is_inference_mode_enabled() or not self.mean_cache.is_inference()
         return usable and self.key == key
 
     @property
     def precision(self) -> Tensor:
         """The diagonal of the inverse covariance matrix of the targets, ``batch_shape x T``."""
-        return self.covar_cache.square().sum(-1)
+        diagonal = self.inverse.square().sum(-1)
+        return diagonal - self._basis.squeeze(-2).square() if self.integrates_level else diagonal
 
-    def projected(self, to_train: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what the training clouds add to prior means, and a root of what they explain.
+    @property
+    def log_evidence(self) -> Tensor:
+        """The log marginal likelihood of the targets, of shape ``batch_shape``."""
+        size = self.factor.shape[-1]
+        determinant = 2 * self.factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        if self.integrates_level:
+            size, determinant = size - 1, determinant + self._total.log()
+        fit = (self._residuals * self.mean_cache).sum(-1)
+        return -0.5 * (fit + determinant + size * math.log(2 * math.pi))
+
+    @property
+    def _total(self) -> Tensor:
+        """The sum of b, of shape ``batch_shape``."""
+        return self._basis.sum((-2, -1)).square()
+
+    def marginals(self, to_train: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what the training clouds add to prior means and take from prior variances.
 
         Args:
             to_train: Prior covariances with the training clouds, ``batch_shape x N x T``.
         """
-        fitted = (to_train @ self.mean_cache.unsqueeze(-1)).squeeze(-1)
-        return fitted, to_train @ self.covar_cache
+        fitted, root = self._projected(to_train)
+        explained = root.square().sum(-1)
+        if self.integrates_level:
+            explained = explained - self._free(to_train).square().squeeze(-1)
+        return fitted, explained
 
-    def marginals(self, to_train: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what the training clouds add to prior means and take from prior variances."""
-        fitted, root = self.projected(to_train)
-        return fitted, root.square().sum(-1)
+    def joint(self, to_train: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the same with covariances, ``batch_shape x N x N``, in place of variances."""
+        fitted, root = self._projected(to_train)
+        explained = root @ root.mT
+        if self.integrates_level:
+            free = self._free(to_train)
+            explained = explained - free @ free.mT
+        return fitted, explained
+
+    def of_errors(self, errors: Tensor) -> Conditioned:
+        """Return the same prior conditioned on other targets, ``... x T``."""
+        return Conditioned(
+            self.factor, errors, level=self.integrates_level, inverse=self.inverse, key=self.key
+        )
+
+    def extended(
+        self, to_train: Tensor, within: Tensor, errors: Tensor, *, key: Hashable
+    ) -> Conditioned:
+        """Return this prior conditioned on further targets, by a Cholesky factor of their size.
+
+        Args:
+            to_train: Prior covariances of the new clouds with the training clouds, ``... x N x T``.
+            within: Covariances of the new targets, noise included, ``... x N x N``.
+            errors: Differences of all targets from their prior means, ``... x (T + N)``.
+            key: As for the class.
+        """
+        root = to_train @ self.inverse
+        corner = cholesky(within - root @ root.mT)
+        shape = torch.broadcast_shapes(corner.shape[:-2], errors.shape[:-1])
+        identity = torch.eye(corner.shape[-1], dtype=corner.dtype, device=corner.device)
+        inverse = torch.linalg.solve_triangular(corner, identity, upper=False).mT
+        across = -self.inverse @ root.mT @ inverse
+        factor = _blocks(self.factor, root.mT.new_zeros(()), root, corner)
+        inverse = _blocks(self.inverse, across, root.new_zeros(()), inverse)
+        expanded = (part.expand(*shape, *part.shape[-2:]) for part in (factor, inverse))
+        factor, inverse = expanded
+        return Conditioned(factor, errors, level=self.integrates_level, inverse=inverse, key=key)
+
+    def _projected(self, to_train: Tensor) -> tuple[Tensor, Tensor]:
+        fitted = (to_train @ self.mean_cache.unsqueeze(-1)).squeeze(-1)
+        return fitted + self.level, to_train @ self.inverse
+
+    def _free(self, to_train: Tensor) -> Tensor:
+        """Return a root of what the unknown level adds to covariances, ``... x N x 1``."""
+        return self._total.rsqrt()[..., None, None] - to_train @ self._basis.mT
+
+
+def _solved(factor: Tensor, values: Tensor) -> Tensor:
+    shape = torch.broadcast_shapes(factor.shape[:-2], values.shape[:-1])
+    columns = values.expand(*shape, -1).unsqueeze(-1)
+    return torch.cholesky_solve(columns, factor).squeeze(-1)
+
+
+def _blocks(first: Tensor, upper: Tensor, lower: Tensor, last: Tensor) -> Tensor:
+    """Return matrices of four blocks, whose batch axes broadcast; a scalar fills its block."""
+    size, more = first.shape[-1], last.shape[-1]
+    shapes = [part.shape[:-2] for part in (first, upper, lower, last)]
+    whole = last.new_zeros(*torch.broadcast_shapes(*shapes), size + more, size + more)
+    whole[..., :size, :size] = first
+    whole[..., :size, size:] = upper
+    whole[..., size:, :size] = lower
+    whole[..., size:, size:] = last
+    return whole
 
 
 def without_noise(operator: LinearOperator) -> tuple[Tensor, Tensor]:

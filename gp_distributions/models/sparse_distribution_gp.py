@@ -329,12 +329,11 @@ class SparseDistributionGP(Regression, gpytorch.Module):
         """Precision of the parameters and the predictions; all computations are in double precision."""
         return self.mean_module.constant.dtype
 
-    def latent(self, rows: Tensor, outputs: list[int]) -> list[MultivariateNormal]:
+    def latent(self, rows: EmbeddedRows, outputs: list[int]) -> list[MultivariateNormal]:
         """Return the joint posterior of each of some outputs at ``... x q x width`` rows."""
         current = self.conditioned(progress=False)
-        held = EmbeddedRows(rows)
-        within = covariance(self.covar_module, held)
-        phi = current.features(held)
+        within = covariance(self.covar_module, rows)
+        phi = current.features(rows)
         centred, covariances = current.moments(phi, within, outputs)
         means = (centred + self.means().detach().flatten()[outputs]).to(self.dtype)
         return [
@@ -342,7 +341,7 @@ class SparseDistributionGP(Regression, gpytorch.Module):
             for mean, each in zip(means.unbind(-1), covariances, strict=True)
         ]
 
-    def latent_marginals(self, rows: Tensor, given: CollapsedPosterior) -> Moments:
+    def latent_marginals(self, rows: EmbeddedRows, given: CollapsedPosterior) -> Moments:
         """Return means and variances at ``N x width`` rows, ``N x outputs``."""
         means, spread, left = given.marginals(rows)
         return means + self.means().flatten(), (left + spread).mT.expand(means.shape)
@@ -359,7 +358,7 @@ class SparseDistributionGP(Regression, gpytorch.Module):
         means, variances, noises = map(torch.cat, parts)
         return means, variances, noises
 
-    def noise(self, rows: Tensor) -> Tensor:
+    def noise(self, rows: EmbeddedRows) -> Tensor:
         """Return noise variances at rows; if those of the training clouds are known, their mean."""
         noise: Tensor = self.likelihood.noise
         if self.noise_is_known:

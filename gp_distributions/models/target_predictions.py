@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,11 +12,12 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.distributions import MixtureSameFamily
 
+from gp_distributions.distances.embedded_rows import EmbeddedRows
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.measures.targets import as_targets, as_variances, check_order, label_of
 from gp_distributions.models.exact_inference import Moments
 from gp_distributions.models.likelihoods import check_targets
-from gp_distributions.models.regression import Regression
+from gp_distributions.models.regression import Regression, tails
 from gp_distributions.numerics.predictive import integrated, quantile
 
 # Number of clouds that predictions process at a time.
@@ -48,7 +49,13 @@ class TargetPredictions(Regression):
         mean, variance = self._evaluated(X, of, **options).unsqueeze(-1)
         return mean, variance
 
-    def interval(self, X: Inputs | Tensor, *, level: float = 0.95, **options: Any) -> Moments:
+    def latent_moments(self, rows: EmbeddedRows, given: Sequence[Any]) -> Moments:
+        """Return means and variances of latent values at rows, ``... x N x 1``."""
+        return self.latent_marginals(self.seen(rows), *given)
+
+    def interval(  # type: ignore[override]
+        self, X: Inputs | Tensor, level: float = 0.95, **options: Any
+    ) -> Moments:
         """Predict central intervals of targets: quantiles, which for counts are whole numbers.
 
         Args:
@@ -63,9 +70,7 @@ class TargetPredictions(Regression):
             ValueError: As for :meth:`predict`, or the level is not between 0 and 1.
             NotImplementedError: If PyTorch has no distribution function for a likelihood of GPyTorch.
         """
-        if not 0 < level < 1:
-            raise ValueError(f"Expected a level between 0 and 1, got {level!r}.")
-        levels = (1 - level) / 2, (1 + level) / 2
+        levels = tails(level)
 
         def ends(found: MixtureSameFamily, part: slice) -> Tensor:
             return torch.stack([quantile(found, each) for each in levels])
@@ -157,7 +162,7 @@ class TargetPredictions(Regression):
         """Yield slices of clouds, or one of all, and their predictive distributions."""
         rows = self.rows_of(X)
         known = self.known(X, rows, **given)
-        moments = self.in_batches(rows, "latent_marginals", batch_size=batch_size)
+        moments = self.in_batches(rows, "latent_moments", batch_size=batch_size)
         mean, variance = (each.squeeze(-1) for each in moments)
         std = (variance.clamp_min(0) + self.effect_variance).sqrt()
         count = max(rows.shape[-2], 1)  # without clouds, one slice is empty

@@ -1,16 +1,21 @@
-"""The training data of a model, as far as the model keeps them, and whether two models share theirs."""
+"""The training data that models keep, and ensembles of models that share theirs."""
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
+import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from gp_distributions.measures.inputs import input_rows
 from gp_distributions.measures.training_data import TrainingData
 from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.distribution_gp import DistributionGP
+from gp_distributions.models.ensemble import Ensemble
 from gp_distributions.models.sparse_distribution_gp import SparseDistributionGP
 from gp_distributions.rows.clouds import drop_copies
 
@@ -55,16 +60,60 @@ def training_targets(model: Single) -> Tensor | None:
     return targets if transform is None else transform.untransform(targets)[0]
 
 
-def share_objects(first: Any, second: Any) -> bool:
-    """Return whether two models were trained on the same targets in the same order, up to rounding.
+def ensemble_of(models: Sequence[Any], weights: Tensor | ArrayLike | None = None) -> Any:
+    """Make a model that predicts with several models of the same training clouds and targets.
 
-    Models of other classes, and models that do not keep their training data in memory, may share any.
+    Args:
+        models: Fitted :class:`DistributionGP` models, or classifiers, which may have other kernels,
+            transforms and likelihoods. They are kept, not copied; the members of one become members.
+        weights: A non-negative weight for each; they are divided by their sum. Models of weight zero are
+            left out. Default: equal weights.
+
+    Returns:
+        A model of the class of that of largest weight, whose kernel it shows.
+
+    Raises:
+        TypeError: If there is another model, or only some are classifiers.
+        ValueError: If there are no models; they have other training targets, outputs or classes, or the
+            same ones in another order; or weights are not one finite, non-negative number for each with
+            a positive sum.
+
+    Example:
+        >>> from gp_distributions import DistributionGP, MMDKernel, PointClouds
+        >>> from gp_distributions.models import ensemble_of
+        >>> clouds = PointClouds([[[0.0], [0.2]], [[1.0], [1.2]], [[2.0], [2.2]]])
+        >>> models = [DistributionGP(clouds, [0.0, 1.0, 2.0], k) for k in (None, MMDKernel(1))]
+        >>> ensemble_of(models, [3, 1]).weights.tolist()
+        [0.75, 0.25]
     """
-    if not (isinstance(first, Single) and isinstance(second, Single)):
-        return True
+    if not models:
+        raise ValueError("Expected at least one model, got none.")
+    first = models[0]
+    for place, model in enumerate(models):
+        if not isinstance(model, DistributionGP):
+            raise TypeError(f"Expected exact models, got {type(model).__name__}.")
+        if isinstance(model, ClassificationGP) is not isinstance(first, ClassificationGP):
+            raise TypeError("Expected models of numbers or classifiers, got some of each.")
+        if not _share_targets(first, model):
+            raise ValueError(
+                "Expected models of the same training clouds in the same order, but the clouds and "
+                f"targets of models 0 and {place} differ."
+            )
+    ensemble = Ensemble(models, weights)
+    largest = 0 if weights is None else int(torch.as_tensor(weights).argmax())
+    found = copy.copy(models[largest])
+    found.__dict__["_modules"] = dict(found._modules)
+    found.ensemble = ensemble
+    return found.eval()
+
+
+def _share_targets(first: DistributionGP, second: DistributionGP) -> bool:
     one, other = training_targets(first), training_targets(second)
-    if one is None or other is None:
-        return True
+    classes = [each.classes_ for each in (first, second) if isinstance(each, ClassificationGP)]
+    assert one is not None  # exact models keep theirs
+    assert other is not None
+    if classes and not np.array_equal(*classes):
+        return False
     return one.shape == other.shape and bool(equal_targets(one, other).all())
 
 

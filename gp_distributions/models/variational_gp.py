@@ -278,16 +278,16 @@ class VariationalDistributionGP(TargetPredictions, ApproximateGP):
     def conditioned(self) -> None:
         """Return nothing: the variational distribution has what predictions need."""
 
-    def latent(self, rows: Tensor, outputs: list[int]) -> list[MultivariateNormal]:
+    def latent(self, rows: EmbeddedRows, outputs: list[int]) -> list[MultivariateNormal]:
         """Return the joint posterior of latent values at ``... x q x width`` rows."""
-        return [self.variational_strategy(rows)]
+        return [self.variational_strategy(rows.rows)]
 
-    def latent_marginals(self, rows: Tensor, given: Any = None) -> Moments:
+    def latent_marginals(self, rows: EmbeddedRows, given: Any = None) -> Moments:
         """Return means and variances of latent values at rows, ``... x N x 1``."""
-        found = self.variational_strategy(rows, marginal=True)
+        found = self.variational_strategy(rows.rows, marginal=True)
         return found.mean.unsqueeze(-1), found.variance.unsqueeze(-1)
 
-    def noise(self, rows: Tensor) -> NoReturn:
+    def noise(self, rows: EmbeddedRows) -> NoReturn:
         """Refuse noise of the posterior, which is that of latent values.
 
         Raises:

@@ -9,9 +9,7 @@ import torch
 from torch import Tensor
 from torch.special import ndtri
 
-from gp_distributions.numerics import student_t
-from gp_distributions.rows.contents import is_tracked
-
+_LOG_ROOT = math.log(2 * math.pi) / 2
 # Steps stop when they are this many rounding errors long. The first _NEWTON steps are Newton steps where
 # possible; later ones, which are rarely needed, are bisections.
 _ROUNDING, _NEWTON, _STEPS = 4, 30, 100
@@ -19,21 +17,19 @@ _ROUNDING, _NEWTON, _STEPS = 4, 30, 100
 
 @dataclass(frozen=True)
 class Mixture:
-    r"""Mixtures of normal and Student's t distributions.
+    r"""Mixtures of normal distributions.
 
-    .. math:: p(y) = \sum_k w_k\, t_{\nu_k}((y - m_k) / s_k) / s_k, \qquad t_\infty = \mathcal N(0, 1)
+    .. math:: p(y) = \sum_k w_k\, N(y \mid m_k, s_k^2)
 
     Attributes:
         weights: Weights :math:`w_k`, which sum to one; they broadcast with ``location``.
-        location: Locations :math:`m_k`, a ``batch_shape x K`` tensor.
-        scale: Scales :math:`s_k`, positive, of the shape of ``location``.
-        degrees: Degrees of freedom :math:`\nu_k`, a tensor of shape ``K``; infinity for normal members.
+        location: Means :math:`m_k`, a ``batch_shape x K`` tensor.
+        scale: Standard deviations :math:`s_k`, of the shape of ``location``.
     """
 
     weights: Tensor
     location: Tensor
     scale: Tensor
-    degrees: Tensor
 
     def mean(self) -> Tensor:
         """Return the mean, of shape ``batch_shape``."""
@@ -41,18 +37,17 @@ class Mixture:
 
     def variance(self) -> Tensor:
         """Return the variance, of shape ``batch_shape``: that within members and that between them."""
-        within = self.scale.square() * variance_factors(self.degrees)
         between = (self.location - self.mean().unsqueeze(-1)).square()
-        return (self.weights * (within + between)).sum(-1)
+        return (self.weights * (self.scale.square() + between)).sum(-1)
 
     def cdf(self, value: Tensor) -> Tensor:
         """Return the distribution function at values that broadcast with ``batch_shape``."""
-        return (self.weights * student_t.cdf(self._standardized(value), self.degrees)).sum(-1)
+        return (self.weights * _below(self._standardized(value))).sum(-1)
 
     def log_density(self, value: Tensor) -> Tensor:
         """Return log densities of values that broadcast with ``batch_shape``."""
-        densities = student_t.log_density(self._standardized(value), self.degrees)
-        return torch.logsumexp(densities - self.scale.log() + self.weights.log(), dim=-1)
+        densities = -0.5 * self._standardized(value).square() - self._scale.log()
+        return torch.logsumexp(densities + self.weights.log(), dim=-1) - _LOG_ROOT
 
     def quantile(self, level: float) -> Tensor:
         """Invert the distribution function, by Newton steps within a bracket that every step narrows.
@@ -61,22 +56,11 @@ class Mixture:
             level: A probability in (0, 1).
 
         Returns:
-            A tensor of shape ``batch_shape``, with gradients.
+            A tensor of shape ``batch_shape``.
         """
-        parts = vars(self).values()
-        fixed = Mixture(*(part.detach() for part in parts))
-        found = fixed._inverted(level)
-        if not is_tracked(*parts):
-            return found
-        # A Newton step from the root, which does not move it, has the gradient of the root.
-        return found - (self.cdf(found) - level) / fixed.log_density(found).exp()
-
-    def _standardized(self, value: Tensor) -> Tensor:
-        return (value.unsqueeze(-1) - self.location) / self.scale
-
-    def _inverted(self, level: float) -> Tensor:
         # The quantile lies between the smallest and the largest quantile of members.
-        quantiles = self.location + self.scale * student_t.quantile(level, self.degrees)
+        unit = ndtri(torch.tensor(level, dtype=torch.float64)).item()
+        quantiles = self.location + self.scale * unit
         there = self.weights > 0
         low = quantiles.masked_fill(~there, torch.inf).amin(-1)
         high = quantiles.masked_fill(~there, -torch.inf).amax(-1)
@@ -94,19 +78,13 @@ class Mixture:
                 break
         return value
 
+    def _standardized(self, value: Tensor) -> Tensor:
+        return (value.unsqueeze(-1) - self.location) / self._scale
 
-def variance_factors(degrees: Tensor) -> Tensor:
-    r"""Return the variances :math:`\nu / (\nu - 2)` of standard Student's t distributions.
-
-    Args:
-        degrees: Degrees of freedom :math:`\nu`, a tensor of any shape. The variance is infinite for at
-            most two, and one for infinitely many.
-
-    Returns:
-        A tensor of the shape of ``degrees``.
-    """
-    finite = torch.where(degrees > 2, degrees / (degrees - 2), torch.inf)
-    return torch.where(degrees.isinf(), 1.0, finite)
+    @property
+    def _scale(self) -> Tensor:
+        """Standard deviations that are positive, also where values are known."""
+        return self.scale.clamp_min(torch.finfo(self.scale.dtype).tiny)
 
 
 # Intervals farther from zero than this hold no probability that floating-point numbers can represent.

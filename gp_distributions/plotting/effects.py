@@ -15,7 +15,7 @@ from gp_distributions.measures import Covariates, MixedInputs
 from gp_distributions.measures.arrays import object_array
 from gp_distributions.measures.described import check_type
 from gp_distributions.models import DistributionGP, SparseDistributionGP
-from gp_distributions.models.mixture_classifier import Classifier
+from gp_distributions.models.dirichlet_classification import Classification
 from gp_distributions.plotting.drawing import Axes, as_array, given_or_new, line_style
 
 # A block, and a column if the block holds covariates.
@@ -213,7 +213,7 @@ def _curves(
     inputs: MixedInputs,
 ) -> list[tuple[str, NDArray[np.float64], NDArray[np.float64] | None]]:
     """Return a name, the means and half the widths of the intervals of each curve."""
-    if isinstance(model, Classifier):
+    if isinstance(model, Classification):
         probabilities = as_array(model.predict_proba(inputs))
         return [(str(c), probabilities[:, i], None) for i, c in enumerate(model.classes_)]
     mean, std = map(as_array, model.predict(inputs, observation_noise=False))

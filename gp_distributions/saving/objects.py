@@ -18,10 +18,7 @@ from gp_distributions.models.aggregate_gp import AggregateGP
 from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.curve_gp import CurveGP
 from gp_distributions.models.distribution_gp import DistributionGP
-from gp_distributions.models.equal_mixture import EqualMixture
-from gp_distributions.models.integrated_gp import IntegratedGP
-from gp_distributions.models.mixture import MixtureModel
-from gp_distributions.models.mixture_classifier import MixtureClassifier
+from gp_distributions.models.ensemble import Ensemble
 from gp_distributions.models.shared_kernel import SharedKernelGP
 from gp_distributions.models.sparse_aggregate_gp import SparseAggregateGP
 from gp_distributions.models.sparse_classification import SparseClassificationGP
@@ -29,15 +26,6 @@ from gp_distributions.models.sparse_distribution_gp import SparseDistributionGP
 from gp_distributions.models.variational_gp import VariationalDistributionGP
 
 _PARTS = ("covar_module", "likelihood", "mean_module", "outcome_transform", "input_transform")
-_QUADRATURE = ("model", "values", "ratios", "log_prior", "outputscales")
-
-
-def _attributes(*names: str) -> Callable[[Any], dict[str, Any]]:
-    return lambda value: {name: getattr(value, name) for name in names}
-
-
-def _call(cls: Any, parts: dict[str, Any]) -> Any:
-    return cls(**parts)
 
 
 def _model(model: Any) -> dict[str, Any]:
@@ -68,7 +56,10 @@ def _exact(model: DistributionGP) -> dict[str, Any]:
         "inputs": inputs,
         "targets": targets,
         "numbers": numbers,
-        "members": [] if model.mixture is None else model.members,
+        "members": [] if model.ensemble is None else list(model.ensemble.parts),
+        "weights": None if model.ensemble is None else model.ensemble.weights,
+        "log_importance": model.log_importance if model.is_batch else None,
+        "integrates_level": model.integrates_level,
         "choice": model.choice,
         "chooses_metric": model.chooses_metric,
         "outputs": model.num_outputs,
@@ -99,7 +90,10 @@ def _make_exact(cls: type[DistributionGP], described: dict[str, Any]) -> Distrib
     if described["encoding"] is not None:
         model.encoding = described["encoding"]
     if described["members"]:
-        model.mixture = EqualMixture(described["members"])
+        model.ensemble = Ensemble(described["members"], described["weights"])
+    if described["log_importance"] is not None:
+        model = model.batch_of(model.covar_module, model.likelihood, described["log_importance"])
+    model.integrates_level = described["integrates_level"]
     model.choice = described["choice"]
     model.chooses_metric = described["chooses_metric"]
     model.train_inputs = (inputs,)
@@ -169,12 +163,6 @@ def _make_variational(cls: Any, described: dict[str, Any]) -> Any:
     return model
 
 
-def _make_mixture(cls: Any, described: dict[str, Any]) -> Any:
-    mixture = cls(described["models"], [1.0] * len(described["models"]))
-    mixture.weights = described["weights"]
-    return mixture
-
-
 def _estimator(estimator: BaseEstimator) -> dict[str, Any]:
     parameters = estimator.get_params(deep=False)
     fitted = {name: value for name, value in vars(estimator).items() if name not in parameters}
@@ -190,7 +178,6 @@ def _make_estimator(cls: Any, described: dict[str, Any]) -> Any:
 _Pair = tuple[Callable[[Any], dict[str, Any]], Callable[[Any, dict[str, Any]], Any]]
 _EXACT: _Pair = (_exact, _make_exact)
 _SPARSE: _Pair = (_sparse, _make_sparse)
-_MIXTURE: _Pair = (_attributes("models", "weights"), _make_mixture)
 _ESTIMATOR: _Pair = (_estimator, _make_estimator)
 
 #: Of each class: a function that takes an object apart, and one that makes it of its class and parts.
@@ -204,9 +191,6 @@ TAKEN_APART: dict[type[Any], _Pair] = {
     SparseAggregateGP: _SPARSE,
     SparseClassificationGP: _SPARSE,
     VariationalDistributionGP: (_variational, _make_variational),
-    MixtureModel: _MIXTURE,
-    MixtureClassifier: _MIXTURE,
-    IntegratedGP: (_attributes(*_QUADRATURE), _call),
     DistributionGPRegressor: _ESTIMATOR,
     DistributionGPClassifier: _ESTIMATOR,
     CloudScaler: _ESTIMATOR,

@@ -17,7 +17,6 @@ from torch import Tensor
 import gp_distributions as gd
 from gp_distributions.comparison import Comparison, trials
 from gp_distributions.kernels import default_kernels
-from gp_distributions.models import MixtureClassifier
 from gp_distributions.numerics.predictions import stacking_weights
 from gp_distributions.warnings import ConvergenceWarning, warn
 
@@ -90,7 +89,7 @@ class TestLeaveOneOut:
     def test_best_and_mixture_predict(self, found: Comparison) -> None:
         assert found.best is found.models["sw2"]
         model = found.model()
-        assert isinstance(model, gd.MixtureModel)
+        assert isinstance(model, gd.DistributionGP)
         assert model.weights.sum() == pytest.approx(1)
         mean, std = model.predict(X)
         assert mean.shape == std.shape == (T,)
@@ -335,8 +334,12 @@ class TestData:
         torch.testing.assert_close(found.log_density["sw2"], expected)
         assert found.table[0].accuracy > 0.7
         assert math.isnan(found.table[0].rmse)
+        with pytest.raises(TypeError, match="exact models, got SparseClassificationGP"):
+            found.model()
+        del given["sparse"]
+        found = gd.compare(given, X, LABELS, **FAST)
         model = found.model()
-        assert isinstance(model, MixtureClassifier)
+        assert isinstance(model, gd.ClassificationGP)
         probabilities = sum(
             weight * found.models[name].predict_proba(X)
             for name, weight in found.weights.items()

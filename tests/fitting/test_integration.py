@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 from botorch.models.transforms.outcome import Log
-from botorch.sampling import SobolQMCNormalSampler
 from cases import as_rows, random_clouds
 from gpytorch.constraints import Interval
 from gpytorch.kernels import Kernel, ScaleKernel
@@ -25,7 +24,6 @@ from gp_distributions import (
     DistributionGP,
     DistributionKernel,
     MixedInputs,
-    MixtureModel,
     MMDKernel,
     PointClouds,
     SlicedWassersteinKernel,
@@ -36,9 +34,8 @@ from gp_distributions import (
     save,
 )
 from gp_distributions.kernels.covariances import covariance
-from gp_distributions.models import IntegratedGP, NormalizeClouds, SamplingNoiseLikelihood
-from gp_distributions.numerics.quadrature import grid
-from gp_distributions.numerics.student_t import log_density
+from gp_distributions.models import NormalizeClouds, SamplingNoiseLikelihood
+from gp_distributions.models.ensemble import Ensemble
 from gp_distributions.warnings import UndeterminedWarning
 
 ROWS = as_rows(random_clouds(40, sizes=(5, 12)))
@@ -49,10 +46,11 @@ SPREAD = TARGETS[:T].std().item()
 S = torch.Size
 
 
-def positive(model: IntegratedGP, name: str) -> Tensor:
-    """The values of a parameter of the kernels of all members."""
-    constraint = model.covar_module.constraint_for_parameter_name(name)
-    return constraint.transform(model.values[name])
+def values(model: DistributionGP, name: str) -> Tensor:
+    """The values of a parameter of the kernels of all members, of one entry each."""
+    (part,) = model.parts
+    constraint = part.covar_module.constraint_for_parameter_name(name)
+    return constraint.transform(part.covar_module.get_parameter(name)).flatten()
 
 
 def sliced(**options: object) -> SlicedWassersteinKernel:
@@ -68,12 +66,6 @@ class Other(GaussianLikelihood):
     """A likelihood that may be anything."""
 
 
-def fixed(kernel: ScaleKernel) -> ScaleKernel:
-    """A kernel whose outputscale is not learned."""
-    kernel.raw_outputscale.requires_grad_(False)
-    return kernel
-
-
 def brute_force(log_prior: Tensor, covariances: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Mean, standard deviation and log densities of new targets by dense algebra on a fine grid.
 
@@ -81,31 +73,31 @@ def brute_force(log_prior: Tensor, covariances: Tensor) -> tuple[Tensor, Tensor,
     """
     y, new = TARGETS[:T], TARGETS[NEW]
     ones, eye = torch.ones(T, dtype=torch.float64), torch.eye(T, dtype=torch.float64)
-    nu = T - 1
     K, k = covariances[:, :T, :T], covariances[:, T:, :T]
     logs, means, scales = [], [], []
     # The expected variance of the function among the training clouds.
     among = (T - K.sum((-2, -1)) / T) / (T - 1)
-    for log_ratio in np.linspace(math.log(1e-4), math.log(10), 51):
-        ratio = math.exp(log_ratio) * among
-        A = torch.linalg.inv(K + ratio[:, None, None] * eye)
-        total = (A @ ones) @ ones
-        mean = (A @ y) @ ones / total
-        rest = y - mean[:, None]
-        solved = (A @ rest[..., None]).squeeze(-1)
-        square = (solved * rest).sum(-1)
-        prior = log_prior - 0.5 * ((log_ratio - math.log(0.06)) / 1.5) ** 2
-        logs.append(0.5 * torch.logdet(A) - 0.5 * total.log() - nu / 2 * square.log() + prior)
-        means.append(mean[:, None] + (k @ solved[..., None]).squeeze(-1))
-        left = 1 - k @ A @ ones
-        variance = 1 - ((k @ A) * k).sum(-1) + left**2 / total[:, None] + ratio[:, None]
-        scales.append((square[:, None] / nu * variance).sqrt())
+    for v in np.linspace(-3.5, 3.5, 31):
+        s2 = (y.var() * math.exp(1.5 * v) / among)[:, None, None]
+        for r in np.linspace(-3.5, 3.5, 31):
+            noise = y.var() * math.exp(1.5 * v) * 0.06 * math.exp(1.5 * r)
+            A = torch.linalg.inv(s2 * K + noise * eye)
+            total = (A @ ones) @ ones
+            mean = (A @ y) @ ones / total
+            rest = y - mean[:, None]
+            solved = (A @ rest[..., None]).squeeze(-1)
+            square = (solved * rest).sum(-1)
+            prior = log_prior - 0.5 * (v**2 + r**2)
+            logs.append(0.5 * torch.logdet(A) - 0.5 * total.log() - square / 2 + prior)
+            means.append(mean[:, None] + (s2 * k @ solved[..., None]).squeeze(-1))
+            left = 1 - s2 * k @ A @ ones[:, None]
+            variance = s2 - ((s2 * k @ A) * s2 * k).sum(-1, keepdim=True)
+            scales.append((variance + left**2 / total[:, None, None] + noise).squeeze(-1).sqrt())
     weights = torch.cat(logs).softmax(0)[:, None]
     mean, scale = torch.cat(means), torch.cat(scales)
     centre = (weights * mean).sum(0)
-    variance = (weights * (scale**2 * nu / (nu - 2) + (mean - centre) ** 2)).sum(0)
-    degrees = torch.tensor(float(nu), dtype=torch.float64)
-    densities = log_density((new - mean) / scale, degrees) - scale.log() + weights.log()
+    variance = (weights * (scale**2 + (mean - centre) ** 2)).sum(0)
+    densities = torch.distributions.Normal(mean, scale).log_prob(new) + weights.log()
     return centre, variance.sqrt(), densities.logsumexp(0)
 
 
@@ -121,54 +113,36 @@ def matern(squared: Tensor) -> Tensor:
     return (1 + root + root.square() / 3) * torch.exp(-root)
 
 
-def assert_agrees(
-    model: IntegratedGP, expected: tuple[Tensor, Tensor, Tensor], mean: float, std: float
-) -> None:
-    """Compare predictions with brute force, with a relative error of means and one of the rest."""
-    posterior = model.posterior(ROWS[NEW], observation_noise=True)
+def assert_agrees(model: DistributionGP, expected: tuple[Tensor, Tensor, Tensor]) -> None:
+    """Compare predictions with brute force, up to the error of some 100 effective draws."""
     found = model.predict(ROWS[NEW])
-    torch.testing.assert_close(found[0], expected[0], rtol=0, atol=mean * SPREAD)
-    torch.testing.assert_close(found[1], expected[1], rtol=std, atol=0)
-    logs = posterior.log_density(TARGETS[NEW, None]).squeeze(-1)
-    torch.testing.assert_close(logs, expected[2], rtol=0, atol=std)
+    torch.testing.assert_close(found[0], expected[0], rtol=0, atol=0.02 * SPREAD)
+    torch.testing.assert_close(found[1], expected[1], rtol=0.03, atol=0)
+    logs = model.log_prob(ROWS[NEW], TARGETS[NEW])
+    torch.testing.assert_close(logs, expected[2], rtol=0, atol=0.03)
 
 
 def axis(num: int) -> Tensor:
-    return torch.linspace(math.log(0.1), math.log(20), num, dtype=torch.float64)
+    return torch.linspace(-3.5, 3.5, num, dtype=torch.float64)
 
 
 class TestBruteForce:
-    def test_one_lengthscale(self) -> None:
-        z = axis(121)
+    @pytest.mark.parametrize("seed", range(3))
+    def test_one_lengthscale(self, seed: int) -> None:
+        z = axis(31)
         covariances = matern(scaled(sliced()) / (2 * z).exp()[:, None, None])
         expected = brute_force(-0.5 * z.square(), covariances)
-        # The grid of 16 x 10 points, against one of 121 x 41.
-        assert_agrees(integrate_hyperparameters(make()), expected, mean=2e-3, std=5e-3)
+        assert_agrees(integrate_hyperparameters(make(), seed=seed), expected)
 
     def test_two_hyperparameters(self) -> None:
         """A lengthscale and the shape of the rational quadratic profile."""
-        z, a = grid([axis(31), axis(31)]).unbind(-1)
+        z, a = torch.cartesian_prod(axis(15), axis(15)).unbind(-1)
         arguments = scaled(sliced()) / (2 * z).exp()[:, None, None]
         alpha = a.exp()[:, None, None]
         covariances = (1 + arguments / (2 * alpha)) ** -alpha
         expected = brute_force(-0.5 * (z.square() + a.square()), covariances)
         model = integrate_hyperparameters(make(ScaleKernel(sliced(profile="rational_quadratic"))))
-        assert_agrees(model, expected, mean=5e-3, std=1e-2)
-
-    def test_three_hyperparameters(self) -> None:
-        """A product of three kernels, by importance sampling."""
-        parts = [sliced(), MMDKernel(2, bandwidth=1.0), MMDKernel(2, bandwidth=0.3)]
-        points = grid([axis(13)] * 3)
-        covariances = torch.ones(1, dtype=torch.float64)
-        for part, z in zip(parts, points.unbind(-1), strict=True):
-            covariances = covariances * matern(scaled(part) / (2 * z).exp()[:, None, None])
-        expected = brute_force(-0.5 * points.square().sum(-1), covariances)
-        for seed in range(2):
-            kernel = ScaleKernel(parts[0] * parts[1] * parts[2])
-            model = integrate_hyperparameters(make(kernel), seed=seed)
-            assert len(next(iter(model.values.values()))) > 64
-            # Importance sampling with some 100 effective points.
-            assert_agrees(model, expected, mean=0.02, std=0.02)
+        assert_agrees(model, expected)
 
     def test_known_noise_and_a_zero_mean(self) -> None:
         """With everything else fixed, only the outputscale is integrated: by brute force here."""
@@ -187,15 +161,16 @@ class TestBruteForce:
         with torch.no_grad():
             K = covariance(kernel, ROWS[:T]).numpy()
             k = covariance(kernel, ROWS[NEW], ROWS[:T]).numpy()
+        among = (np.trace(K) - K.sum() / T) / (T - 1)
         logs, means = [], []
-        scales = y.var(ddof=1) * np.exp(np.linspace(math.log(0.03), math.log(100), 400))
-        for scale in scales:
+        for v in np.linspace(-5, 5, 400):
+            scale = y.var(ddof=1) * math.exp(1.5 * v) / among
             A = scale * K + np.diag(noise.numpy())
-            logs.append(stats.multivariate_normal(np.zeros(T), A).logpdf(y))
+            logs.append(stats.multivariate_normal(np.zeros(T), A).logpdf(y) - v**2 / 2)
             means.append(scale * k @ np.linalg.solve(A, y))
         weights = np.exp(np.array(logs) - max(logs))
         expected = torch.from_numpy(weights @ np.array(means) / weights.sum())
-        torch.testing.assert_close(found.predict(ROWS[NEW])[0], expected, rtol=0, atol=2e-3)
+        torch.testing.assert_close(found.predict(ROWS[NEW])[0], expected, rtol=0, atol=5e-3)
 
 
 class TestLeaveOneOut:
@@ -216,22 +191,26 @@ class TestLeaveOneOut:
             return DistributionGP(ROWS[rows], targets[rows], ScaleKernel(sliced()), **options)
 
         whole = integrate_hyperparameters(single(list(range(T))))
+        (part,) = whole.parts
         mean, std = whole.leave_one_out(observation_noise=observation_noise)
         assert mean.shape == std.shape == targets[:T].shape
         for i in (0, 5, T - 1):
             model = single([j for j in range(T) if j != i])
-            if kind == "sampling noise":
-                model.likelihood.load_state_dict(whole.model.likelihood.state_dict())
-            other = IntegratedGP(
-                model.eval(), whole.values, whole.ratios, whole.log_prior, whole.outputscales
-            )
-            expected = other.predict(ROWS[[i]], observation_noise=False)
+            likelihood = part.likelihood if kind != "known" else model.likelihood
+            others = model.batch_of(part.covar_module, likelihood, part.log_importance)
+            model.ensemble = Ensemble([others])
+            if kind in ("free", "sampling noise", "outputs"):  # in the units of all targets
+                units = whole.outcome_transform
+                model.outcome_transform = others.outcome_transform = units
+                kept = targets[[j for j in range(T) if j != i]].reshape(T - 1, 1)
+                for each in (model, others):
+                    each.set_train_data(targets=units(kept)[0].squeeze(-1), strict=False)
+            expected = model.predict(ROWS[[i]], observation_noise=False)
             torch.testing.assert_close(mean[[i]], expected[0])
             if not observation_noise:
                 torch.testing.assert_close(std[[i]], expected[1], rtol=1e-5, atol=1e-7)
             elif kind != "known":  # new clouds get the mean of known variances
-                expected = other.predict(ROWS[[i]])
-                torch.testing.assert_close(std[[i]], expected[1])
+                torch.testing.assert_close(std[[i]], model.predict(ROWS[[i]])[1])
 
     def test_targets_of_which_one_differs(self) -> None:
         targets = torch.zeros(9, dtype=torch.float64)
@@ -240,14 +219,6 @@ class TestLeaveOneOut:
         mean, std = model.leave_one_out()
         assert mean.isfinite().all()
         assert std.isfinite().all()
-        assert mean[3].abs() < 1e-6
-        assert std[3] < 1e-4
-
-    def test_four_clouds(self) -> None:
-        model = DistributionGP(ROWS[:4], TARGETS[:4], ScaleKernel(sliced()))
-        mean, std = integrate_hyperparameters(model).leave_one_out()
-        assert mean.isfinite().all()
-        assert std.isposinf().all()
 
 
 class TestKernels:
@@ -260,8 +231,14 @@ class TestKernels:
         mean, std = integrated.predict(X[NEW])
         assert mean.shape == std.shape == (6,)
         assert (std > 0).all()
-        names = list(integrated.values)
-        assert len(names) == {"product": 3, "sum": 4, "sum+product": 5}[structure]
+        shapes = {"product": 3, "sum": 4, "sum+product": 5}[structure]
+        learned = [
+            parameter
+            for parameter in integrated.parts[0].covar_module.parameters()
+            if bool((parameter != parameter[:1]).any())
+        ]
+        # Outputscales of terms are relative to the first, which changes as well.
+        assert len(learned) == shapes + 1
         # Predictions do not depend on how many clouds are predicted at once.
         one = integrated.predict(X[NEW], batch_size=1)
         torch.testing.assert_close((mean, std), one)
@@ -269,46 +246,46 @@ class TestKernels:
     def test_a_registered_prior_replaces_the_default(self) -> None:
         narrow = sliced(lengthscale_prior=LogNormalPrior(math.log(5.0), 0.01))
         model = integrate_hyperparameters(make(ScaleKernel(narrow)))
-        lengthscales = model.values["base_kernel.raw_lengthscale"].exp().flatten()
-        mean = (model.weights.sum(-1) * lengthscales).sum().item()
-        assert mean == pytest.approx(5.0, rel=0.01)
+        lengthscales = values(model, "base_kernel.raw_lengthscale")
+        assert float(model.weights @ lengthscales) == pytest.approx(5.0, rel=0.01)
         wide = sliced(lengthscale_prior=GammaPrior(2.0, 1.0))
         model = integrate_hyperparameters(make(ScaleKernel(wide)))
-        values = model.values["base_kernel.raw_lengthscale"].exp().flatten()
-        expected = GammaPrior(2.0, 1.0).log_prob(values) + values.log()
-        found = model.log_prior[:, 0] - model.log_prior[0, 0]
-        torch.testing.assert_close(found, expected - expected[0], rtol=1e-5, atol=1e-5)
+        # The weights of members that differ in the lengthscale alone would be those of the prior.
+        gamma = stats.gamma(2.0)
+        found = values(model, "base_kernel.raw_lengthscale")
+        assert float(model.weights @ found) < gamma.ppf(0.999)
+        unit = (wide.distance.squared(ROWS[:T])[0, 1] / scaled(sliced())[0, 1]).sqrt()
+        z = torch.linspace(-6, 3, 61, dtype=torch.float64)
+        covariances = matern(scaled(sliced()) * (unit / z.exp())[:, None, None].square())
+        expected = brute_force(GammaPrior(2.0, 1.0).log_prob(z.exp()) + z, covariances)
+        assert_agrees(model, expected)
 
     def test_the_only_outputscale_of_a_sum_is_its_weight(self) -> None:
         kernel = sliced() + ScaleKernel(MMDKernel(2, bandwidth=1.0))
         kernel.kernels[1].outputscale = 100.0
         model = integrate_hyperparameters(make(kernel))
-        assert "kernels.1.raw_outputscale" in model.values
-        relative = positive(model, "kernels.1.raw_outputscale").log()
-        assert relative.min() < -1
-        assert relative.max() > 1
-        kernel = ScaleKernel(sliced() + ScaleKernel(MMDKernel(2, bandwidth=1.0)))
-        kernel.outputscale = 7.0
-        whole = integrate_hyperparameters(make(kernel))
-        assert "raw_outputscale" not in whole.values
-        torch.testing.assert_close(
-            whole.predict(ROWS[NEW]), model.predict(ROWS[NEW]), rtol=1e-4, atol=1e-5
-        )
+        assert bool((values(model, "base_kernel.kernels.1.raw_outputscale") > 0).all())
+        single = ScaleKernel(sliced()) + ScaleKernel(MMDKernel(2, bandwidth=1.0))
+        relative = integrate_hyperparameters(make(single))
+        ratios = values(relative, "kernels.1.raw_outputscale").log()
+        ratios = ratios - values(relative, "kernels.0.raw_outputscale").log()
+        assert ratios.min() < -1
+        assert ratios.max() > 1
 
     def test_bounds_truncate_priors(self) -> None:
         """Against a sum over values between the bounds, which are far below the likeliest ones."""
         low, high = 0.05, 0.2
         kernel = sliced(lengthscale_constraint=Interval(low, high))
         model = integrate_hyperparameters(make(ScaleKernel(kernel)))
-        values = positive(model, "base_kernel.raw_lengthscale").flatten()
-        assert low < values.min()
-        assert values.max() < high
+        found = values(model, "base_kernel.raw_lengthscale")
+        assert low < found.min()
+        assert found.max() < high
         unit = (kernel.distance.squared(ROWS[:T])[0, 1] / scaled(sliced())[0, 1]).sqrt()
-        z = torch.linspace(math.log(low), math.log(high), 402, dtype=torch.float64)
+        z = torch.linspace(math.log(low), math.log(high), 32, dtype=torch.float64)
         z = (z[:-1] + z[1:]) / 2 - unit.log()
         covariances = matern(scaled(sliced()) / (2 * z).exp()[:, None, None])
         expected = brute_force(-0.5 * z.square(), covariances)
-        assert_agrees(model, expected, mean=2e-3, std=5e-3)
+        assert_agrees(model, expected)
 
 
 class TestModel:
@@ -333,19 +310,17 @@ class TestModel:
         assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
         expected = fresh.predict(ROWS[NEW])
         fit(model, restarts=0)
-        torch.testing.assert_close(integrate_hyperparameters(model).predict(ROWS[NEW]), expected)
+        again = integrate_hyperparameters(model).predict(ROWS[NEW])
+        # The mode is the same; the search for it starts elsewhere.
+        torch.testing.assert_close(again, expected, rtol=1e-2, atol=1e-2)
         torch.testing.assert_close(fresh.predict(ROWS[NEW]), expected)
 
-    def test_joint_posteriors_and_large_sets_agree(self) -> None:
+    def test_joint_posteriors_and_single_clouds_agree(self) -> None:
         model = integrate_hyperparameters(make())
         many = model.posterior(ROWS[20:40])
         few = model.posterior(ROWS[20:40].unsqueeze(-2))
         torch.testing.assert_close(many.mean, few.mean.squeeze(-2))
         torch.testing.assert_close(many.variance, few.variance.squeeze(-2))
-        members = torch.tensor([3, 80, 81])
-        covariances = many.member_covariance(members)
-        diagonal = covariances.diagonal(dim1=-2, dim2=-1)
-        torch.testing.assert_close(diagonal, many.member_variance[members].squeeze(-1))
 
     def test_gradients(self) -> None:
         model = integrate_hyperparameters(make())
@@ -364,30 +339,10 @@ class TestModel:
             PointClouds.unpack(ROWS[20:24], 2).pack(atoms=wide // 3), TARGETS[20:24]
         )
         assert (more.weights - model.weights).abs().max() > 1e-3
-        # The same points with all data at once.
-        together = copy.deepcopy(model.model)
-        rows = torch.cat([ROWS[:T], ROWS[20:24]])
-        scale = model.model.outcome_transform
-        targets = (
-            torch.cat([TARGETS[:T], TARGETS[20:24]]) - scale.means.item()
-        ) / scale.stdvs.item()
-        together.set_train_data(rows, targets, strict=False)
-        expected = IntegratedGP(together, model.values, model.ratios, model.log_prior)
-        torch.testing.assert_close(more.predict(ROWS[NEW]), expected.predict(ROWS[NEW]))
+        evidence = more.parts[0].conditioned().log_evidence
+        expected = (evidence + model.parts[0].log_importance).softmax(-1)
+        torch.testing.assert_close(more.weights, expected)
         assert model.predict(ROWS[NEW])[0].shape == (6,)
-
-    def test_fantasies(self) -> None:
-        model = integrate_hyperparameters(make())
-        sampler = SobolQMCNormalSampler(S([3]), seed=0)
-        X = ROWS[20:24].unflatten(0, (2, 2))
-        fantasies = model.fantasize(X, sampler)
-        posterior = fantasies.posterior(ROWS[NEW].unsqueeze(0))
-        assert posterior.mean.shape == (3, 2, 6, 1)
-        assert posterior.rsample(S([5])).shape == (5, 3, 2, 6, 1)
-        Y = sampler(model.posterior(X, observation_noise=True))
-        one = model.condition_on_observations(X[1], Y[2, 1]).posterior(ROWS[NEW])
-        torch.testing.assert_close(posterior.mean[2, 1], one.mean)
-        torch.testing.assert_close(posterior.variance[2, 1], one.variance)
 
     def test_fixed_noise_is_known_noise(self) -> None:
         fixed = make(outcome_transform=None)
@@ -420,8 +375,8 @@ class TestModel:
     def test_copies_and_files(self, tmp_path: Path) -> None:
         model = integrate_hyperparameters(make())
         expected = model.predict(ROWS[NEW])
-        save(MixtureModel([model]), tmp_path / "a.gp")
-        for other in (pickle.loads(pickle.dumps(model)), load(tmp_path / "a.gp").models[0]):
+        save(model, tmp_path / "a.gp")
+        for other in (pickle.loads(pickle.dumps(model)), load(tmp_path / "a.gp")):
             torch.testing.assert_close(other.predict(ROWS[NEW]), expected, rtol=1e-12, atol=1e-12)
             more = other.condition_on_observations(ROWS[20:22], TARGETS[20:22])
             again = model.condition_on_observations(ROWS[20:22], TARGETS[20:22])
@@ -430,9 +385,9 @@ class TestModel:
 
 class TestErrors:
     def test_few_or_equal_targets(self) -> None:
-        with pytest.raises(ValueError, match="at least 4 clouds, got 3"):
-            integrate_hyperparameters(DistributionGP(ROWS[:3], TARGETS[:3], sliced()))
-        integrate_hyperparameters(DistributionGP(ROWS[:4], TARGETS[:4], sliced()))
+        with pytest.raises(ValueError, match="at least 3 clouds, got 2"):
+            integrate_hyperparameters(DistributionGP(ROWS[:2], TARGETS[:2], sliced()))
+        integrate_hyperparameters(DistributionGP(ROWS[:3], TARGETS[:3], sliced()))
         with pytest.raises(ValueError, match="targets that differ"):
             integrate_hyperparameters(DistributionGP(ROWS[:5], torch.ones(5), sliced()))
 
@@ -458,13 +413,12 @@ class TestErrors:
             ({"mean_module": LinearMean(ROWS.shape[-1])}, "zero mean, got a LinearMean"),
             ({"likelihood": Other()}, "Gaussian likelihood, got a Other"),
             ({"outcome_transform": Log()}, "linear outcome transform, got Log"),
-            ({"kernel": fixed(ScaleKernel(sliced()))}, "not fixed, got a fixed outputscale"),
             (
                 {"kernel": ScaleKernel(sliced(), outputscale_prior=GammaPrior(2.0, 1.0))},
                 "without a prior, got one of outputscale",
             ),
         ],
-        ids=range(5),
+        ids=range(4),
     )
     def test_parts_that_cannot_be_integrated(self, options: Any, message: str) -> None:
         with pytest.raises(ValueError, match=message):

@@ -8,28 +8,24 @@ import torch
 from cases import MODELS, NEW_ROWS, NEW_TARGETS, small_kernel
 from torch import Tensor
 
-from gp_distributions import DistributionGP, MixtureModel
-
-
-def part(model: Any) -> Any:
-    return model.models[0] if isinstance(model, MixtureModel) else model
+from gp_distributions import DistributionGP
 
 
 def set_lengthscale(model: Any) -> None:
-    part(model).covar_module.base_kernel.lengthscale = 0.3
+    model.members[0].covar_module.base_kernel.lengthscale = 0.3
 
 
 def scale_noise(model: Any) -> None:
-    noise = part(model).likelihood.noise_covar
+    noise = model.members[0].likelihood.noise_covar
     noise.noise = 3 * noise.noise.detach()
 
 
 def replace_kernel(model: Any) -> None:
-    part(model).covar_module = small_kernel(p=1).double()
+    model.members[0].covar_module = small_kernel(p=1).double()
 
 
 def set_mean(model: Any) -> None:
-    part(model).mean_module.raw_constant.data.fill_(2.0)
+    model.members[0].mean_module.raw_constant.data.fill_(2.0)
 
 
 def predicted(model: Any) -> list[Tensor]:

@@ -15,7 +15,6 @@ from torch import Tensor
 from gp_distributions import (
     ClassificationGP,
     DistributionGP,
-    MixtureModel,
     PointClouds,
     SlicedWassersteinKernel,
     SparseDistributionGP,
@@ -37,15 +36,8 @@ def conditioned(model: Any, rows: Tensor, targets: Tensor) -> Any:
 
 def caches(model: Any) -> list[Tensor]:
     """The factors and weights from which a model predicts."""
-    if isinstance(model, MixtureModel):
-        return [tensor for member in model.models for tensor in caches(member)]
-    if isinstance(model, DistributionGP):
-        strategy: Any = model.prediction_strategy
-        noisy = strategy.lik_train_train_covar
-        root = noisy.root_decomposition().root.to_dense()
-        return [strategy.covar_cache, strategy.mean_cache, root]
-    values = vars(model._regression).values()
-    return [v for v in values if isinstance(v, Tensor) and v is not model.ratios]  # which all share
+    found = [part.conditioned() for part in model.parts]
+    return [v for each in found for v in vars(each).values() if isinstance(v, Tensor)]
 
 
 @pytest.fixture(autouse=True)

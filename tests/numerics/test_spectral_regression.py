@@ -5,10 +5,9 @@ import math
 import numpy as np
 import pytest
 import torch
+from gp_distributions.numerics.spectral_regression import SpectralRegression
 from scipy import integrate, stats
 from torch import Tensor
-
-from gp_distributions.numerics.spectral_regression import SpectralRegression
 
 T, Q = 7, 3
 RATIOS = torch.tensor([0.01, 0.3], dtype=torch.float64)

@@ -49,7 +49,6 @@ from gp_distributions import (
     CurveGP,
     DistributionGP,
     DistributionKernel,
-    MixtureModel,
     MMDKernel,
     PointClouds,
     ReferenceMeasure,
@@ -58,7 +57,6 @@ from gp_distributions import (
     SinkhornPotential,
     SlicedWasserstein,
     SlicedWassersteinKernel,
-    SparseDistributionGP,
     files,
     fit,
     fit_reference,
@@ -67,6 +65,7 @@ from gp_distributions import (
 from gp_distributions.distances import Fourier
 from gp_distributions.files import read_tensors, write_tensors, written_whole
 from gp_distributions.kernels import Polynomial, PowerExponential, RationalQuadratic
+from gp_distributions.models import ensemble_of
 from gp_distributions.saving.files import SavedModelError, load, save
 
 ROWS = as_rows(random_clouds(30, sizes=(5, 12)))
@@ -241,9 +240,8 @@ class TestBits:
         """Members that share a kernel, mixtures within mixtures, and weights that are not rounded."""
         kernel = clouds_kernel()
         single = varied(make_model(kernel))
-        sparse = SparseDistributionGP(ROWS[:20], TARGETS[:20], clouds_kernel(), num_inducing=8)
-        inner = MixtureModel([single, make_model(kernel)], [1, 2])
-        model = MixtureModel([inner, sinkhorn_model(), sparse], [0.1, 0.2, 0.9])
+        inner = ensemble_of([single, make_model(kernel)], [1, 2])
+        model = ensemble_of([inner, sinkhorn_model()], [0.1, 0.2])
         expected = model.predict(ROWS[20:])
         loaded = returned(model, path)
         assert_same_bits(loaded.predict(ROWS[20:]), expected)
@@ -260,10 +258,10 @@ class TestBits:
             clouds_kernel(batch_shape=batch_shape),
             train_Yvar=noise,
         )
-        members = [single, MixtureModel([single])]
+        members = [single, ensemble_of([single])]
         if kind != "outputs":
             members += [integrate_hyperparameters(single)] * 2
-        model = MixtureModel(members)
+        model = ensemble_of(members)
         expected = model.predict(ROWS[20:])
         assert_same_bits(returned(model, path).predict(ROWS[20:]), expected)
 
