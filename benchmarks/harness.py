@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import ctypes
 import gc
+import itertools
 import json
 import os
 import platform
@@ -42,8 +43,6 @@ _PACKAGES = ("torch", "gpytorch", "botorch", "numpy", "scikit-learn", "gp_distri
 _PEERS = ("pot", "ott-jax", "geomloss")
 _VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_WAIT_POLICY")
 _REPEATS, _SEEDS = 9, 5
-_PROJECT = Path(__file__).parents[1]
-_FIGURES = Path(__file__).parent / "figures"
 _STATUS = Path("/proc/self/status")
 _CLEAR_PEAK = Path("/proc/self/clear_refs")
 
@@ -58,7 +57,8 @@ class Options:
         repeats: Number of times each side is timed.
         seeds: Number of seeds over which accuracies are averaged; 0 is the default of the script, its
             ``SEEDS`` or 5.
-        record: Folder where the rows of a script are kept, in a file of its name.
+        record: Folder where the rows of a script are kept, in a file of its name; its figures are kept
+            in ``figures`` beside this folder. By default, nothing is kept.
         data_dir: Folder with the image data sets. Default: fetch them from OpenML.
     """
 
@@ -192,7 +192,7 @@ def progress(items: Iterable[Item], label: str = "") -> Iterator[Item]:
 
 @contextmanager
 def drawing(name: str, options: Options, columns: int = 1, **more: Any) -> Iterator[Any]:
-    """Yield the axes of a figure that is then saved for the results, or elsewhere by a quick run."""
+    """Yield the axes of a figure, which is kept in ``figures`` beside the folder of recorded rows."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -200,9 +200,10 @@ def drawing(name: str, options: Options, columns: int = 1, **more: Any) -> Itera
 
     figure, axes = plt.subplots(1, columns, layout="constrained", **more)
     yield axes
-    folder = _PROJECT / "build" / "benchmarks" if options.quick else _FIGURES
-    folder.mkdir(parents=True, exist_ok=True)
-    figure.savefig(folder / f"{name}.png", dpi=100)
+    if options.record is not None:
+        folder = options.record.parent / "figures"
+        folder.mkdir(parents=True, exist_ok=True)
+        figure.savefig(folder / f"{name}.png", dpi=100)
     plt.close(figure)
 
 
@@ -235,9 +236,20 @@ def _processor() -> str:
     return platform.processor() or platform.machine()
 
 
-def table(rows: Sequence[Row]) -> str:
-    """Format rows as aligned text, with a column for every key in order of appearance."""
-    columns = list(dict.fromkeys(key for row in rows for key in row))
+def tables(rows: Sequence[Row]) -> list[tuple[list[str], list[Row]]]:
+    """Split rows wherever their keys change, and name the columns of each part that have values."""
+    parts = [list(group) for _, group in itertools.groupby(rows, key=tuple)]
+    return [
+        ([c for c in some[0] if any(row[c] is not None for row in some)], some) for some in parts
+    ]
+
+
+def text(rows: Sequence[Row]) -> str:
+    """Format rows as tables of aligned text."""
+    return "\n\n".join(_aligned(*part) for part in tables(rows))
+
+
+def _aligned(columns: Sequence[str], rows: Sequence[Row]) -> str:
     cells = [columns, *([cell(row.get(column)) for column in columns] for row in rows)]
     widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]
     left = [all(isinstance(row.get(c), str | None) for row in rows) for c in columns]
@@ -271,7 +283,7 @@ def parse(doc: str | None, arguments: Sequence[str] | None = None) -> Options:
     add("--long", action="store_true", help="of all benchmarks, run those that take hours")
     add("--repeats", type=int, default=0, help="timed rounds (default: 9; quick: 2)")
     add("--seeds", type=int, default=0, help="seeds for accuracies (quick: 2)")
-    add("--record", type=Path, help="keep the rows in this folder, as NAME.json")
+    add("--record", type=Path, help="keep rows in this folder, figures in figures beside it")
     add("--data-dir", type=Path, help="folder with mnist.npz and fashion_mnist.npz, not OpenML")
     found = Options(**vars(parser.parse_args(arguments)))
     repeats = found.repeats or (2 if found.quick else _REPEATS)
@@ -311,7 +323,7 @@ def execute(script: ModuleType, options: Options) -> list[Row]:
     seconds = time.perf_counter() - start
     name = named(script).rpartition(".")[2]
     question = (script.__doc__ or "").strip().partition("\n")[0]
-    print(f"\n== {name}: {question}\n{table(rows)}\n({seconds:.0f} s)", flush=True)
+    print(f"\n== {name}: {question}\n{text(rows)}\n({seconds:.0f} s)", flush=True)
     if options.record is not None:
         about = {
             "benchmark": name,

@@ -10,7 +10,6 @@ in ``benchmarks/results``, has its protocol and all its rows.
 from __future__ import annotations
 
 import inspect
-import itertools
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +18,7 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
-from benchmarks.harness import Row, cell
+from benchmarks.harness import Row, cell, tables
 from benchmarks.judging import Target
 from benchmarks.scripts import FOLDER, SUBJECTS, is_long, runs_alone, scripts, subject
 
@@ -50,14 +49,12 @@ def read(folder: Path) -> dict[str, Run]:
 
 def markdown(rows: Sequence[Row]) -> str:
     """Format rows as tables, with a new table wherever the columns change."""
-    tables = []
-    for _, group in itertools.groupby(rows, key=tuple):
-        some = list(group)
-        columns = [c for c in some[0] if any(row[c] is not None for row in some)]
+    parts = []
+    for columns, some in tables(rows):
         lines = [columns, ["---"] * len(columns)]
         lines += [[cell(row[column]).replace("|", "\\|") for column in columns] for row in some]
-        tables.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
-    return "\n\n".join(tables)
+        parts.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
+    return "\n\n".join(parts)
 
 
 def targets() -> list[tuple[str, Target]]:

@@ -40,7 +40,7 @@ def main() -> None:
             more = {"repetitions": repetitions, "most": options.folds}
             measure(name, load, LINES, methods=options.methods, **more)
     lines = kept(LINES)
-    rows = standings.report(lines, harness.Options())
+    rows = standings.report(lines, harness.Options(record=report.RECORDS))
     about = {
         "benchmark": "standings",
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -162,6 +162,29 @@ def test_run_of_all_goes_on_after_a_failure_and_continues_there(
     assert two_scripts[3:] == ["fit_speed", "large_bags"]
 
 
+def test_figures_are_kept_only_beside_recorded_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from matplotlib.figure import Figure
+
+    kept: list[Path] = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, file, **options: kept.append(file))
+    for record in (None, tmp_path / "results"):
+        with harness.drawing("toy", harness.Options(record=record)) as axes:
+            axes.plot([0, 1])
+    assert kept == [tmp_path / "figures" / "toy.png"]
+
+
+def test_rows_with_other_keys_are_another_table() -> None:
+    rows: list[harness.Row] = [
+        {"name": "a", "ours": 1.0, "peer": None},
+        {"name": "bb", "ours": 25.0, "peer": None},
+        {"task": "c", "error": 0.125},
+    ]
+    lines = ["name  ours", "a        1", "bb      25", "", "task  error", "c     0.125"]
+    assert harness.text(rows).splitlines() == lines
+
+
 def recorded(folder: Path, benchmark: str, rows: list[harness.Row], **more: object) -> None:
     """Record rows as the harness would."""
     record = {
