@@ -1,14 +1,14 @@
 r"""How well is the entropy of a marginal learned from bags of a rotated normal distribution?
 
-This is a task of Szabo et al. 2015, whose main paper has no parameters of it: they are after the
-longer version (Journal of Machine Learning Research 2016), not checked against the supplement. Each
-experiment draws a matrix :math:`A` with entries uniform on [0, 1], and 100 angles :math:`\beta`
-uniform on [0, pi]. A bag has ``n`` points from :math:`N(0, R_\beta A A^\top R_\beta^\top)`, where
-:math:`R_\beta` is the rotation by :math:`\beta`. Its target, observed without noise, is the entropy
+This is a task of Szabo et al. 2015, whose main paper has no parameters of it: they are after the longer
+version (Journal of Machine Learning Research 2016), not checked against the supplement. Each experiment
+draws a matrix :math:`A` with entries uniform on [0, 1], and 100 angles :math:`\beta` uniform on [0, pi].
+A bag has ``n`` points from :math:`N(0, R_\beta A A^\top R_\beta^\top)`, where :math:`R_\beta` is the
+rotation by :math:`\beta`. Its target, observed without noise, is the entropy
 :math:`\frac12 \log(2 \pi e \sigma^2)` of the first coordinate, which has variance :math:`\sigma^2`.
-There are 25 bags for training, 25 for validation and 50 for testing. The paper uses n = 500 and 25
-experiments; here each seed has 5 experiments. If :math:`A` is nearly singular, the entropy has a deep
-and narrow minimum, so errors vary widely between experiments.
+There are 25 bags for training, 25 for validation and 50 for testing. Like these numbers, n = 500 and 25
+experiments are after the longer version; here each seed has 5 experiments. If :math:`A` is nearly
+singular, the entropy has a deep and narrow minimum, so errors vary widely between experiments.
 
 Columns are root mean squared errors on test bags in nats, medians over experiments:
 

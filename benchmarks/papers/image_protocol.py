@@ -1,19 +1,21 @@
 """Images as weighted clouds: data, random motions, splits, and selection on validation images.
 
-The protocol is that of Meunier, Pontil and Ciliberto (2022, section 6) on MNIST and Fashion-MNIST:
-1000 images for training, 300 to select hyperparameters and 500 for testing, with equally many per
-class. The images are unchanged, 28 x 28 pixels, or moved. Moved images, for training and testing
-alike, are rotated about the centre by an angle drawn uniformly from zero to the given maximum in
-either direction (bilinear interpolation), cropped to the bounding box, and placed at random in 34 x
-34 pixels. If the box does not fit, another angle is drawn.
+The protocol is that of Meunier, Pontil and Ciliberto (2022, section 6) on MNIST and Fashion-MNIST: 1000
+images for training, 300 to select hyperparameters and 500 for testing, with equally many per class. The
+images are unchanged, 28 x 28 pixels, or moved. Moved images, for training and testing alike, are rotated
+about the centre by an angle drawn uniformly from zero to the given maximum in either direction (bilinear
+interpolation), cropped to the bounding box, and placed at random in 34 x 34 pixels. If the box does not
+fit, another angle is drawn. The paper prints neither the range of translations nor that images are
+cropped; the authors' code does so (``get_contour``, ``random_translation``, ``apply_variation``). Their
+code scales 28 pixels to [-1, 1], so that those of 34 reach 1.44, whereas the text says [-1, 1]^2 for all
+(``as_clouds`` has both).
 
-The images of each class are shuffled once and divided 13 : 5 into a part for training and
-validation and a part for testing, so that no test image of one run is used for training or
-validation in another. The paper prints neither the range of translations nor how images are cropped:
-the box is ours. Runs 0, 1, ... take disjoint sections until no unused images are left, and
-then draw at random. The 70 000 images of OpenML give disjoint runs. With smaller files, 9599 images
-of MNIST give five runs that are disjoint except for the fives of the last; with 3583 images of
-Fashion-MNIST, all runs after the first overlap.
+The images of each class are shuffled once and divided 13 : 5 into a part for training and validation and
+a part for testing, so that no test image of one run is used for training or validation in another. Runs
+0, 1, ... take disjoint sections until no unused images are left, and then draw at random. The 70 000
+images of OpenML give disjoint runs. With smaller files, 9599 images of MNIST give five runs that are
+disjoint except for the fives of the last; with 3583 images of Fashion-MNIST, all runs after the first
+overlap.
 """
 
 from __future__ import annotations
@@ -196,8 +198,8 @@ def as_clouds(images: Tensor, *, fill: bool = False) -> PointClouds:
 
     Args:
         images: A ``N x H x W`` tensor.
-        fill: Whether images of every size fill [-1, 1]^2, as in the paper. Otherwise 28 pixels do, so
-            that what is in an image has the same size in a larger one.
+        fill: Whether images of every size fill [-1, 1]^2, as in the text of the paper. Otherwise 28
+            pixels do, as in its code, so that what is in an image has the same size in a larger one.
     """
     return _weighted(images, images.unsqueeze(-1)[..., :0], fill=fill)
 

@@ -17,19 +17,19 @@ log error against log size, and two slopes that are proven: ``proven``, which us
 this target, and ``corollary_9`` of Meunier, Pontil and Ciliberto 2022, which does not. Both are upper
 bounds.
 
-The proven rates rest on known smoothness. On these distributions, SW2 is
-:math:`|u - u'| / \sqrt 2`, and MMD is a smooth function of :math:`|u - u'|` with a positive slope
-at 0. So both kernels have the kink of :math:`\exp(-|u - u'|)` at 0: their function space is the
-Sobolev space :math:`H^1(0, 1)`, and their eigenvalues decay as :math:`k^{-b}` with b = 2. The
-target ``f`` has a kink, so it is in :math:`H^c` for all c < 3/2. For this class P(b, c), the excess
-risk, a squared error, decreases at the minimax rate :math:`T^{-bc/(bc+1)} = T^{-3/4}` if bags are
-large enough (Caponnetto and De Vito 2007; with mean embeddings of bags Szabo et al. 2015, and 2016
-for P(b, c)), so the slope is -3/8. At a fixed ridge, bags of ``n`` points add the squared distance
-in feature space between a bag and its distribution, :math:`2 (1 - e^{-d / \ell}) \le 2 d / \ell`:
-the kernel is Hoelder continuous with exponent h = 1/2. For MMD, :math:`\mathrm E\, d^2 \le 1 / n`,
-so this term decreases as :math:`n^{-h}` (Szabo et al. 2015). The same holds for SW2 up to a
-logarithm, because :math:`\mathrm E\, SW_2^2` between normal samples and their distribution
-decreases as :math:`\log\log n / n`. The slope of the error is therefore -1/4.
+The proven rates rest on known smoothness. On these distributions, SW2 is :math:`|u - u'| / \sqrt 2`, and
+MMD is a smooth function of :math:`|u - u'|` with a positive slope at 0. So both kernels have the kink of
+:math:`\exp(-|u - u'|)` at 0: their function space is the Sobolev space :math:`H^1(0, 1)`, and their
+eigenvalues decay as :math:`k^{-b}` with b = 2. The target ``f`` has a kink, so it is in :math:`H^c` for
+all c < 3/2. For this class P(b, c), the excess risk, a squared error, decreases at the minimax rate
+:math:`T^{-bc/(bc+1)} = T^{-3/4}` if bags are large enough (Caponnetto and De Vito 2007; with mean
+embeddings of bags Szabo et al. 2015, consequences 1 and 2 and row 5 of Table 2), so the slope is -3/8.
+At a fixed ridge, bags of ``n`` points add the squared distance in feature space between a bag and its
+distribution, :math:`2 (1 - e^{-d / \ell}) \le 2 d / \ell`: the kernel is Hoelder continuous with
+exponent h = 1/2. For MMD, :math:`\mathrm E\, d^2 \le 1 / n`, so this term decreases as :math:`n^{-h}`
+(Szabo et al. 2015). The same holds for SW2 up to a logarithm, because :math:`\mathrm E\, SW_2^2` between
+normal samples and their distribution decreases as :math:`\log\log n / n`. The slope of the error is
+therefore -1/4.
 
 Meunier, Pontil and Ciliberto 2022, corollary 9, bound the root of the excess risk by a multiple of
 :math:`T^{-1/4} + n^{-h \beta / 4}`, where h is the Hoelder exponent of the kernel and
@@ -39,6 +39,10 @@ Meunier, Pontil and Ciliberto 2022, corollary 9, bound the root of the excess ri
 space, so they hold for ``sw2`` as well.
 
 ``figures/learning_curves.png`` shows the curves.
+
+Rows ``proposition 21`` of Meunier, Pontil and Ciliberto 2022 have the mean squared MMD between
+:math:`P_0` and a bag of ``n`` of its points: ``measured`` over 4000 bags, with its ``standard_error``,
+and ``exact``, :math:`(1 - \mathrm E\, k(X, X')) / n` for independent points :math:`X, X'`.
 
     python -m benchmarks.papers.learning_curves [--quick] [--seeds 5]
 """
@@ -54,7 +58,7 @@ from torch import Tensor
 
 from benchmarks.draws import Draws
 from benchmarks.harness import Options, Row, drawing, main, means, progress
-from gp_distributions import MMD, Gaussians, PointClouds, SlicedWasserstein
+from gp_distributions import MMD, GaussianMixtures, Gaussians, PointClouds, SlicedWasserstein
 from gp_distributions.distances import Distance
 
 SPREAD, NOISE = 0.25, 0.1
@@ -119,6 +123,23 @@ def errors(clouds: int, points: int | None, seed: int) -> dict[str, float]:
     return found
 
 
+def proposition_21(sizes: Sequence[int], bags: int) -> list[Row]:
+    """Return one row per size of bags."""
+    draws, rows = Draws(0), []
+    distance = MMD(2, inputs="mixtures", bandwidth=0.5)
+    centre, covariance = torch.zeros(1, 1, 2).double(), SPREAD**2 * torch.eye(2).double()
+    normal = GaussianMixtures(centre, covariance.expand(1, 1, 2, 2))
+    inner = 0.5**2 / (0.5**2 + 2 * SPREAD**2)  # E k(X, X') in two dimensions
+    for n in sizes:
+        points = SPREAD * draws.normal(bags, n, 2)
+        sampled = GaussianMixtures(points, 0 * covariance.expand(bags, n, 2, 2))
+        squared = distance.squared(normal.pack(), sampled.pack()).flatten()
+        row: Row = {"proposition 21": f"n = {n}", "measured": float(squared.mean())}
+        row |= {"standard_error": float(squared.std()) / bags**0.5, "exact": (1 - inner) / n}
+        rows.append(row)
+    return rows
+
+
 def slope(sizes: Sequence[int], values: Sequence[float]) -> float:
     """Least squares slope of the logarithms."""
     return float(np.polyfit(np.log(sizes), np.log(values), 1)[0])
@@ -159,7 +180,7 @@ def run(options: Options) -> list[Row]:
                 found.setdefault((name, curve.name), []).append(value)
     if not options.quick:
         save_curves(curves, found, options)
-    return [
+    rows: list[Row] = [
         {
             "curve": f"{name} {curve.name}",
             "sizes": ", ".join(map(str, curve.sizes)),
@@ -171,6 +192,7 @@ def run(options: Options) -> list[Row]:
         for curve in curves
         for name, rate in zip(DISTANCES, curve.corollary_9, strict=True)
     ]
+    return rows + proposition_21((10,) if options.quick else (10, 40, 160), 4000)
 
 
 if __name__ == "__main__":

@@ -20,8 +20,8 @@ Columns:
   of kernels :math:`\exp(-\gamma\, SW_p^p)` with 14 :math:`\gamma` from 1e-5 to 1e4, or
   :math:`\exp(-\gamma\, MMD^2)` with 7 :math:`\gamma` from 1e-3 to 1e3 and embedding kernels
   :math:`\exp(-\gamma' |x - y|^2)` with 14 :math:`\gamma'` from 1e-6 to 1e3. These grids are those
-  of the authors' code. Appendix F of the paper prints other ones, so the published figures cannot
-  be reproduced to the letter from both. The sliced distances use 100 directions and 100 quantiles,
+  of the authors' code. Appendix F of the paper prints other ones, with which ``mode_counting_grids``
+  runs the same. The sliced distances use 100 directions and 100 quantiles,
   as in the paper, whereas the code draws 100 pairs of a direction and a quantile, and uses p = 1
   for "SW2" too. Mean embeddings have 1000 quasi-random Fourier features. With these, MMD between
   bags varies like the exact MMD of the code, within 6% for :math:`\gamma'` up to 2 in two
@@ -54,14 +54,11 @@ import gp_distributions as gd
 from benchmarks.draws import Draws
 from benchmarks.harness import Options, Row, main, means, progress
 from benchmarks.judging import limit
+from benchmarks.papers.grids import CODE, Grids
 from benchmarks.regression import numbers as numbered
 from benchmarks.regression import precomputed, score_of, squared_once
 
 VALIDATION, TEST = 50, 100
-RIDGES = torch.logspace(-5, 2, 25).double()
-SLICED_SCALES = torch.logspace(-5, 4, 14).double()
-OUTER_SCALES = torch.logspace(-3, 3, 7).double()
-INNER_SCALES = torch.logspace(-6, 3, 14).double()
 
 
 @dataclass(frozen=True)
@@ -147,30 +144,32 @@ def sliced_squared(rows: Tensor, dim: int) -> dict[str, Tensor]:
     return {name: squared_once(sliced(dim, *kind), rows) for name, *kind in kinds}
 
 
-def sliced_covariances(squared: Tensor) -> Iterator[Tensor]:
+def sliced_covariances(squared: Tensor, grids: Grids) -> Iterator[Tensor]:
     """Candidate covariances of all bags for a sliced distance."""
-    for scale in SLICED_SCALES:
+    for scale in grids.sliced:
         yield torch.exp(-scale * squared)
 
 
-def mmd_covariances(rows: Tensor, dim: int) -> Iterator[Tensor]:
+def mmd_covariances(rows: Tensor, dim: int, grids: Grids) -> Iterator[Tensor]:
     """Candidate covariances of all bags for the maximum mean discrepancy."""
     make = functools.partial(gd.MMD, dim, num_features=1000, features="quasi_random")
-    widths = ((2 * scale) ** -0.5 for scale in INNER_SCALES.tolist())
+    widths = ((2 * scale) ** -0.5 for scale in grids.inner.tolist())
     inner = [make(bandwidth=width).squared(rows) for width in widths]
-    for scale in OUTER_SCALES:
+    for scale in grids.outer:
         for squared in inner:
             yield torch.exp(-scale * squared)
 
 
-def ridge_error(covariances: Iterator[Tensor], numbers: Tensor, train: int) -> float:
+def ridge_error(
+    covariances: Iterator[Tensor], numbers: Tensor, train: int, ridges: Tensor
+) -> float:
     """Test error of the best candidate on the validation bags, as in the paper."""
     indicators = one_hot(numbers - 1).double()[:train]
     parts = [VALIDATION, TEST]
     best, error = -1.0, 0.0
     for covariance in covariances:
         values, vectors = torch.linalg.eigh(covariance[:train, :train])
-        inverses = 1 / (values + train * RIDGES.unsqueeze(-1))
+        inverses = 1 / (values + train * ridges.unsqueeze(-1))
         right = inverses.unsqueeze(-1) * (vectors.T @ indicators)
         guesses = ((covariance[train:, :train] @ vectors) @ right).argmax(-1) + 1
         misses = guesses - numbers[train:]
@@ -180,6 +179,20 @@ def ridge_error(covariances: Iterator[Tensor], numbers: Tensor, train: int) -> f
             best = float(accuracy)
             error = float(test[which].square().mean().sqrt())
     return error
+
+
+def ridge_errors(
+    rows: Tensor, squared: dict[str, Tensor], task: Task, numbers: Tensor, grids: Grids
+) -> dict[str, float]:
+    """Test errors of ridge regression with each kernel."""
+    covariances = {
+        "mmd": mmd_covariances(rows, task.dim, grids),
+        **{name: sliced_covariances(squared[name], grids) for name in ("sw2", "sw1")},
+    }
+    return {
+        name: ridge_error(each, numbers, task.clouds, grids.ridges)
+        for name, each in covariances.items()
+    }
 
 
 def gp(squared: dict[str, Tensor], task: Task, numbers: Tensor) -> dict[str, float]:
@@ -209,11 +222,7 @@ def score(task: Task, seed: int) -> dict[str, float]:
     squared = sliced_squared(rows, task.dim)
     train = numbers[: task.clouds].double()
     return {
-        "mmd": ridge_error(mmd_covariances(rows, task.dim), numbers, task.clouds),
-        **{
-            name: ridge_error(sliced_covariances(squared[name]), numbers, task.clouds)
-            for name in ("sw2", "sw1")
-        },
+        **ridge_errors(rows, squared, task, numbers, CODE),
         "constant": _rmse(train.mean(), numbers[-TEST:].double()),
         **gp(squared, task, numbers),
         "seconds": time.perf_counter() - begin,

@@ -44,9 +44,8 @@ Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
 
-def embedded(images: Array, size: int) -> dict[str, Array]:
-    """Return the embeddings of images as clouds, and as clouds of mean zero."""
-    clouds = PointClouds.from_images(images)
+def embedded(clouds: PointClouds, size: int) -> dict[str, Array]:
+    """Return the embeddings of clouds, and of clouds shifted to mean zero."""
     found: dict[str, Array] = {}
     for side, center in (("sw2", False), ("sw2 centred", True)):
         options = {"num_slices": size, "num_quantiles": size, "center": center}
@@ -58,7 +57,7 @@ def embedded(images: Array, size: int) -> dict[str, Array]:
 def features(images: Array, *, quick: bool) -> dict[str, Array]:
     """Return the features of each side; their Euclidean distances are its distances."""
     pixels = images.reshape(len(images), -1)
-    sides = embedded(images, 10 if quick else 50)
+    sides = embedded(PointClouds.from_images(images), 10 if quick else 50)
     return {"pixels": pixels / pixels.sum(1, keepdims=True), **sides}
 
 

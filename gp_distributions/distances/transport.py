@@ -91,7 +91,7 @@ class TransportDistance(Distance):
                     [0.0830, 0.2500],
                     [0.0830, 0.2500]], dtype=torch.float64)
 
-        Source: Allain, Gousset and Heurtin 2024, figure 2.
+        Source: Allain, Gousset and Heurtin 2024, whose figure 2 has plans between two distributions.
         """
         evaluation.check_rows(self, rows)
 

@@ -64,7 +64,7 @@ SMALLER: dict[str, dict[str, Any]] = {
             *given, **options | {"num_restarts": 1, "raw_samples": 4, "options": FEW_STEPS}
         ),
     },
-    "sinkhorn_toy": {"LENGTHSCALES": (1.0, 2.0), "RIDGES": (1e-6,)},
+    "sinkhorn_toy": {"LENGTHSCALES": (1.0, 2.0), "RIDGES": (1e-6,), "THEIRS": {"alpha": [0.1]}},
     "support_measure_machines": {
         "candidates": partial(
             support_measure_machines.candidates, gammas=(0.1, 1.0), degrees=(2, 3)
