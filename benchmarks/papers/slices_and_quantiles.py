@@ -7,7 +7,8 @@ Matern 5/2 that count the modes of mixtures with up to ten components in two and
 (``mode_counting``, without rounding): 200 bags of 100 points for training, 150 for
 testing. Hyperparameters maximise the marginal likelihood for each ``M`` and ``N``.
 
-- ``random``: independent directions and levels of quantiles, as in the paper;
+- ``random``: independent directions, as in the paper, and independent levels of quantiles, the same for
+  all directions, which algorithm 1 of the paper draws anew for each;
 - ``even``: the directions of ``SlicedWasserstein``, the exact means, and averages of quantiles over
   equal cells.
 

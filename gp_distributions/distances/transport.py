@@ -209,7 +209,7 @@ class SinkhornPotential(TransportDistance):
                 [0.2500, 0.0000, 0.2500],
                 [1.0000, 0.2500, 0.0000]], dtype=torch.float64)
 
-    Source: Bachoc et al. 2023, section 3; Allain et al. 2024.
+    Sources: Bachoc et al. 2023; Allain, Gousset and Heurtin 2024, theorem 4.
     """
 
     def _features(self, points: Tensor, weights: Tensor, potentials: Tensor) -> Tensor:
