@@ -9,7 +9,7 @@ that of Allain et al. 2024, equation 12,
 .. math::
     y = \frac{\sum_{i=1}^d (-1)^i (m_i + 0.5)^i}{1 + \sigma}.
 
-In two dimensions it is the negative of the other target of both papers,
+In two dimensions it is the negative of the other target, of their section 4.3.1,
 :math:`(m_1 + 0.5 - (m_2 + 0.5)^2) / (1 + \sigma)`. The code of Bachoc et al. divides by 1 and then adds
 :math:`\sigma`.
 """

@@ -9,9 +9,9 @@ N(0, 0.1 I). In two dimensions there are also a distant reference and a narrow o
 N((-0.2, -0.2), 1e-4 I). Epsilon is 0.01 in two dimensions and 0.05 otherwise. Two further references
 have two atoms on the horizontal or on the diagonal, with epsilon 0.05.
 
-The toy differs from that of the papers, which ``sinkhorn_toy`` runs as printed. The target
-is the sum of (m1 + 0.5 - (m2 + 0.5)^2) / (1 + s) over consecutive pairs of coordinates of the mean. In
-two dimensions it is that of both papers; in more, Allain et al. have another, equation 12. The standard
+The toy differs from that of the papers, which ``sinkhorn_toy`` runs as printed. The target is the sum of
+(m1 + 0.5 - (m2 + 0.5)^2) / (1 + s) over consecutive pairs of coordinates of the mean. In two dimensions
+it is that of Allain et al., section 4.3.1; in more, they have another, equation 12. The standard
 deviation is uniform, as in the code of Bachoc et al., and not the variance. The distant reference is
 uniform on [1, 2]^2 and not on [-20, -10]^2. For comparison, the notebooks of Bachoc et al. print root
 mean squared errors in two dimensions of .02898, nearly all of it a constant offset (6 learned points,
