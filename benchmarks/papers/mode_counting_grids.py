@@ -7,8 +7,8 @@ experiments, of which a superscript is in doubt (``grids``).
 A row has a kernel on a task, with errors: ``paper`` as published, ``one`` with "100" read as
 :math:`10^0`, ``hundred`` with one hundred, means over seeds.
 
-Neither reading explains the errors of MMD, which with two classes are .1 to .3 lower here. Those of SW2 and
-SW1 hardly depend on the grids.
+Neither reading explains the errors of MMD, which with two classes are .1 to .3 lower here. Those of SW2
+and SW1 hardly depend on the grids.
 
     python -m benchmarks.papers.mode_counting_grids [--quick] [--seeds 3]
 """
