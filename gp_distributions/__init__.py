@@ -34,7 +34,6 @@ _NAMES = {
         "TotalVariation",
     ),
     "estimators": (
-        "CloudScaler",
         "DistributionGPClassifier",
         "DistributionGPRegressor",
         "EmbeddingTransformer",

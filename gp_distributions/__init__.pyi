@@ -26,7 +26,6 @@ from gp_distributions.distances import (
     TotalVariation,
 )
 from gp_distributions.estimators import (
-    CloudScaler,
     DistributionGPClassifier,
     DistributionGPRegressor,
     EmbeddingTransformer,
@@ -73,7 +72,6 @@ __all__ = [
     "MMD",
     "AggregateGP",
     "ClassificationGP",
-    "CloudScaler",
     "CurveGP",
     "Decoder",
     "DesignSearch",

@@ -60,7 +60,7 @@ def distances() -> dict[str, float]:
         "Fourier": (gd.Fourier(2, frequencies=waves(8, 2, step=0.9)), CLOUDS.pack()),
         "rigid": (gd.RigidSlicedWasserstein(2), CLOUDS.pack()),
         "Sinkhorn": (gd.SinkhornPotential(reference, epsilon=0.1), CLOUDS.pack()),
-        "scaled": (gd.ScaledDistance(gd.SlicedWasserstein(2)), CLOUDS.pack()),
+        "scaled": (gd.ScaledDistance(gd.SlicedWasserstein(2), standardize=False), CLOUDS.pack()),
         "Hellinger": (gd.Hellinger(1, support=grid), histograms),
         "total variation": (gd.TotalVariation(1, support=grid), histograms),
         "chi-squared": (ChiSquared(1, support=grid), histograms),

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 import torch
+from botorch.models.transforms.input import Normalize
 from torch import Tensor
 
 import gp_distributions as gd
@@ -13,11 +14,9 @@ from gp_distributions.distances import (
     ChiSquared,
     Distance,
     PrincipalDistance,
-    SizedDistance,
-    StandardizedDistance,
 )
 from gp_distributions.kernels.profiles import PROFILES
-from gp_distributions.models import KernelRidgeClassifier, NormalizeClouds, ensemble_of
+from gp_distributions.models import KernelRidgeClassifier, ensemble_of
 from gp_distributions.testing.clouds import Clouds, random_clouds, random_gaussians, random_mixtures
 from gp_distributions.testing.clouds import pack_clouds as as_rows
 
@@ -124,25 +123,22 @@ def _scaled(
     distance: Callable[..., Distance], *, scales: tuple[float, ...] = (2.0, 1.0)
 ) -> Distance:
     """A distance whose coordinates have scales that are not learned."""
-    scaled = gd.ScaledDistance(distance())
-    scaled.scales = scales
-    return scaled.requires_grad_(False)
+    return gd.ScaledDistance(distance(), standardize=False, scales=scales, learn=False)
 
 
 def _standardized(
-    distance: Callable[..., Distance], inputs: Inputs = CLOUDS, **options: Any
+    distance: Callable[..., Distance],
+    inputs: Inputs = CLOUDS,
+    *,
+    normals_factor: float = 3.0,
+    any_pose: bool = False,
+    **options: Any,
 ) -> Distance:
-    """A distance whose spread comes from other rows than those of the tests."""
-    standardized = StandardizedDistance(distance(), **options)
+    """A distance whose units come from other rows than those of the tests."""
+    standardized = gd.ScaledDistance(distance(), learn=False, **options)
+    standardized.normals_factor, standardized.any_pose = normals_factor, any_pose
     standardized.adapt(inputs.rows(20, seed=7))
     return standardized
-
-
-def _sized(distance: Callable[..., Distance], **options: Any) -> Distance:
-    """A distance whose unit of sizes comes from other rows than those of the tests."""
-    sized = SizedDistance(distance(), **options)
-    sized.adapt(CLOUDS.rows(20, seed=7))
-    return sized
 
 
 def _principal(distance: Callable[..., Distance], inputs: Inputs = CLOUDS) -> Distance:
@@ -194,18 +190,19 @@ DISTANCES: dict[str, Case[Distance]] = {
     "scaled-mixtures": Case(
         partial(_scaled, partial(gd.Fourier, 1, inputs="mixtures"), scales=(1.0,)), MIXTURES
     ),
-    "standardized-sw2": Case(
-        partial(_standardized, _SLICED), settings={"geometric": True, "num_normals": 1}
-    ),
+    "standardized-sw2": Case(partial(_standardized, _SLICED), settings={"scales": (1.0, 3.0)}),
     "standardized-normals": Case(
         partial(_standardized, _SLICED, num_normals=1),
-        settings={"num_normals": 0, "normals_factor": 2.0},
+        settings={"normals_factor": 2.0},
     ),
     "standardized-gaussians": Case(
         partial(_standardized, partial(gd.Fourier, 2, inputs="gaussians"), GAUSSIANS), GAUSSIANS
     ),
-    "sized-sw2": Case(partial(_sized, _SLICED), settings={"factor": 0.5}),
-    "sized-mmd": Case(partial(_sized, partial(gd.MMD, 2, bandwidth=1.0)), settings={"factor": 0.5}),
+    "standardized-poses": Case(
+        partial(_standardized, _SLICED, unposed=_RIGID()), settings={"any_pose": True}
+    ),
+    "sized-sw2": Case(partial(_standardized, _SLICED, sizes=True)),
+    "sized-mmd": Case(partial(_standardized, partial(gd.MMD, 2, bandwidth=1.0), sizes=True)),
     "principal-sw2": Case(partial(_principal, _SLICED)),
     "principal-gaussians": Case(
         partial(_principal, partial(gd.SlicedWasserstein, 2, inputs="gaussians"), GAUSSIANS),
@@ -257,8 +254,15 @@ def _exact(**options: Any) -> gd.DistributionGP:
     return gd.DistributionGP(TRAIN_ROWS, _TARGETS, small_kernel(), **options)
 
 
-def _normalised() -> gd.DistributionGP:
-    return _exact(input_transform=NormalizeClouds.from_data(gd.PointClouds.unpack(TRAIN_ROWS, 2)))
+def halving(width: int) -> Normalize:
+    """BoTorch's transform of columns, which halves coordinates of clouds in two dimensions."""
+    upper = torch.full((width,), 2.0, dtype=torch.float64)
+    upper[2::3] = 1.0
+    return Normalize(width, bounds=torch.stack([torch.zeros_like(upper), upper]))
+
+
+def _transformed() -> gd.DistributionGP:
+    return _exact(input_transform=halving(TRAIN_ROWS.shape[-1]))
 
 
 def _classifier() -> gd.ClassificationGP:
@@ -268,7 +272,7 @@ def _classifier() -> gd.ClassificationGP:
 # Models of every kind, not fitted.
 MODELS: dict[str, Callable[[], Any]] = {
     "exact": _exact,
-    "normalised": _normalised,
+    "transformed": _transformed,
     "sampling noise": lambda: _exact(sampling_noise=True),
     "known noise": lambda: _exact(train_Yvar=0.1 + 0.01 * _TARGETS),
     "sum": lambda: gd.DistributionGP(
@@ -279,7 +283,7 @@ MODELS: dict[str, Callable[[], Any]] = {
     ),
     "shared": lambda: gd.SharedKernelGP(TRAIN_ROWS, _OUTPUTS, small_kernel()),
     "sparse": lambda: gd.SparseDistributionGP(TRAIN_ROWS, _TARGETS, small_kernel(), num_inducing=8),
-    "mixture": lambda: ensemble_of([_exact(), _normalised()], [0.3, 0.7]),
+    "mixture": lambda: ensemble_of([_exact(), _transformed()], [0.3, 0.7]),
     "integrated": lambda: gd.integrate_hyperparameters(_exact()),
     "classes": _classifier,
     "sparse classes": lambda: gd.SparseClassificationGP(

@@ -56,7 +56,7 @@ def everything() -> dict[str, list[Array]]:
         "landmarks": gd.MMD(3, num_features=4, features="landmarks"),
         "fourier": gd.Fourier(3, num_frequencies=5),
         "transport": gd.LinearTransport(reference),
-        "scaled": gd.ScaledDistance(gd.MMD(3, bandwidth=1.0)),
+        "scaled": gd.ScaledDistance(gd.MMD(3, bandwidth=1.0), standardize=False),
     }
     rows = clouds.pack()
     found = {name: arrays(d.squared(rows).detach()) for name, d in distances.items()}

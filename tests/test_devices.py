@@ -9,7 +9,7 @@ import matplotlib.pyplot as plt
 import pytest
 import torch
 from botorch.acquisition import qLogNoisyExpectedImprovement
-from cases import DISTANCES
+from cases import DISTANCES, halving
 from gpytorch.kernels import ScaleKernel
 from torch import Tensor
 
@@ -129,10 +129,8 @@ MODELS: dict[str, Run] = {
         lambda X: gd.DistributionGP(X, Y, sliced(), train_Yvar=torch.full_like(Y, 0.01))
     ),
     "sampling noise": predicting(lambda X: gd.DistributionGP(X, Y, sliced(), sampling_noise=True)),
-    "normalised": predicting(
-        lambda X: gd.DistributionGP(
-            X, Y, sliced(), input_transform=gd.models.NormalizeClouds.from_data(X)
-        )
+    "transformed": predicting(
+        lambda X: gd.DistributionGP(X, Y, sliced(), input_transform=halving(X.pack().shape[-1]))
     ),
     "shapes": predicting(lambda X: gd.DistributionGP(X, AREAS[:TRAIN]), shapes),
     "Gaussians": predicting(lambda X: gd.DistributionGP(X, X.mean[:, 0].cpu()), gaussians),

@@ -69,7 +69,9 @@ def of_reference() -> DistributionGP:
 
 
 def of_scales() -> DistributionGP:
-    distance = ScaledDistance(SlicedWasserstein(2, num_slices=4, num_quantiles=4))
+    distance = ScaledDistance(
+        SlicedWasserstein(2, num_slices=4, num_quantiles=4), standardize=False
+    )
     return DistributionGP(ROWS[:16], Y[:16], DistributionKernel(distance))
 
 

@@ -107,7 +107,7 @@ def referenced(task: Task, X: Any, y: Tensor) -> gd.DistributionGP:
 
 def scaled(task: Task, X: Any, y: Tensor) -> gd.DistributionGP:
     """Return a model with learned scales of coordinates."""
-    kernel = kernel_of(gd.ScaledDistance(gd.SlicedWasserstein(X.dim)))
+    kernel = kernel_of(gd.ScaledDistance(gd.SlicedWasserstein(X.dim), standardize=False))
     return gd.fit(gd.DistributionGP(X, y, kernel), progress=False)
 
 

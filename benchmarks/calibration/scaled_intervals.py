@@ -85,7 +85,7 @@ def scaled_kernel(X: Inputs) -> tuple[Kernel, gd.ScaledDistance]:
     """Return the default kernel with scales of the coordinates of clouds, and its distance."""
     cells = X.blocks["cells"] if isinstance(X, gd.MixedInputs) else X
     assert isinstance(cells, gd.PointClouds)
-    distance = gd.ScaledDistance(gd.SlicedWasserstein(cells.dim))
+    distance = gd.ScaledDistance(gd.SlicedWasserstein(cells.dim), standardize=False)
     kernel = gd.DistributionKernel(distance)
     if isinstance(X, gd.MixedInputs):
         return gd.mixed_kernel(X, {"cells": kernel}), distance

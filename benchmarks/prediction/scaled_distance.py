@@ -123,7 +123,10 @@ def scored(task: Task, model: gd.DistributionGP, seconds: float) -> Scores:
 def fits(task: Task) -> Iterator[tuple[str, Scores]]:
     """Fit the models of a task."""
     base = gd.SlicedWasserstein(task.dim)
-    ways: dict[str, Distance | None] = {"without": base, "scaled": gd.ScaledDistance(base)}
+    ways: dict[str, Distance | None] = {
+        "without": base,
+        "scaled": gd.ScaledDistance(base, standardize=False),
+    }
     if task.dim > 2:
         ways["no kernel"] = None
     for name, distance in ways.items():

@@ -21,7 +21,7 @@ from gp_distributions.bayesopt.pool import PoolLookUp
 from gp_distributions.distances.base import Distance
 from gp_distributions.distances.embedded_rows import EmbeddedRows
 from gp_distributions.distances.principal import PrincipalDistance
-from gp_distributions.distances.standardized import StandardizedDistance
+from gp_distributions.distances.scaled import ScaledDistance
 from gp_distributions.fitting.choosing import choose_metric, principal_distances
 from gp_distributions.kernels.default import default_distance
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
@@ -82,7 +82,7 @@ class Part(ABC):
         return default_distance(Block("clouds", self.dim))
 
     @cached_property
-    def _default_distance(self) -> StandardizedDistance:
+    def _default_distance(self) -> ScaledDistance:
         assert self.clouds is not None
         distance = default_distance(self.clouds)
         distance.adapt(self.clouds.pack())  # once, so that a pool can keep its distances

@@ -18,8 +18,8 @@ from gp_distributions.bayesopt.alternation import AlternatingSearch, Alternation
 from gp_distributions.bayesopt.decoder import Decoder
 from gp_distributions.bayesopt.parts import ContinuousPart, Plain
 from gp_distributions.distances.mmd import MMD
-from gp_distributions.distances.standardized import StandardizedDistance
-from gp_distributions.kernels.default import standardized
+from gp_distributions.distances.scaled import ScaledDistance
+from gp_distributions.kernels.default import in_units_of
 from gp_distributions.measures import PointClouds
 from gp_distributions.measures.arrays import Data, double, integer
 from gp_distributions.measures.fractions import check_fractions, read_ingredients
@@ -199,9 +199,9 @@ class RecipeSearch(ContinuousPart, AlternatingSearch):
         return recipe.tolist()
 
     @cached_property
-    def _default_distance(self) -> StandardizedDistance:
+    def _default_distance(self) -> ScaledDistance:
         # It is smooth in the fractions of a few fixed atoms, of which quantiles are steps.
-        distance = standardized(MMD(self.dim), self.clouds)
+        distance = in_units_of(self.clouds, MMD(self.dim), sizes=False)
         distance.adapt(self.clouds.pack())
         return distance
 

@@ -10,9 +10,7 @@ from gp_distributions.distances.precomputed import PrecomputedDistance
 from gp_distributions.distances.principal import PrincipalDistance
 from gp_distributions.distances.rigid_sliced_wasserstein import RigidSlicedWasserstein
 from gp_distributions.distances.scaled import ScaledDistance
-from gp_distributions.distances.sized import SizedDistance
 from gp_distributions.distances.sliced_wasserstein import SlicedWasserstein
-from gp_distributions.distances.standardized import StandardizedDistance
 from gp_distributions.distances.total_variation import TotalVariation
 from gp_distributions.distances.transport import LinearTransport, SinkhornPotential
 
@@ -29,9 +27,7 @@ __all__ = [
     "RigidSlicedWasserstein",
     "ScaledDistance",
     "SinkhornPotential",
-    "SizedDistance",
     "SlicedWasserstein",
-    "StandardizedDistance",
     "TotalVariation",
     "invert_embedding",
 ]

@@ -37,6 +37,12 @@ _ANGLES, _MARK_DIRECTIONS = 4, 4
 _BLOCK = 1024
 
 
+def can_turn(dim: int, num_normals: int = 0) -> bool:
+    """Whether atoms are positions in two or three dimensions, with oriented normals or without."""
+    space = dim - num_normals
+    return space in (2, 3) and num_normals in (0, space)
+
+
 class RigidSlicedWasserstein(Distance):
     r"""A sliced Wasserstein distance between shapes in unknown pose.
 

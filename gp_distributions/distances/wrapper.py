@@ -27,6 +27,11 @@ class DistanceWrapper(Distance):
         super().__init__(distance.dim, inputs=distance.inputs)
         self.distance = distance
 
+    @property
+    def inner(self) -> Distance:
+        """The distance that this one resembles."""
+        return self.distance
+
     def adapt(self, rows: Tensor) -> None:
         """Choose the settings of the distance."""
         self.distance.adapt(rows)
@@ -34,26 +39,26 @@ class DistanceWrapper(Distance):
     @property
     def reads_coordinates(self) -> bool:  # type: ignore[override]
         """Whether distances depend on the coordinates of atoms as numbers."""
-        return self.distance.reads_coordinates
+        return self.inner.reads_coordinates
 
     @property
     def rotating(self) -> tuple[int, ...]:  # type: ignore[override]
         """Sizes of the leading groups of coordinates that rotate together."""
-        return self.distance.rotating
+        return self.inner.rotating
 
     @property
     def trims_padding(self) -> bool:  # type: ignore[override]
         """Whether :meth:`represent` drops padding."""
-        return self.distance.trims_padding
+        return self.inner.trims_padding
 
     @property
     def euclidean(self) -> bool:
         """Whether the distance is the Euclidean distance between representations."""
-        return self.distance.euclidean
+        return self.inner.euclidean
 
     def chunk_size(self, num_atoms: int) -> int:
         """Return the number of clouds of ``num_atoms`` atoms to represent at a time."""
-        return self.distance.chunk_size(num_atoms)
+        return self.inner.chunk_size(num_atoms)
 
     def clear_cache(self) -> None:
         """Forget all clouds that this and the wrapped distance remember."""

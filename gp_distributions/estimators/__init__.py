@@ -3,18 +3,15 @@
 Each estimator takes distributions as a list or column (``pandas.Series``) of ``n_i x d`` arrays, as
 :class:`PointClouds`, :class:`Gaussians` or :class:`GaussianMixtures`, as a ``T x n x d`` array of clouds
 of the same size, or as a ``T x d`` array in which each row is a cloud of a single atom. The estimators
-of Gaussian processes and :class:`CloudScaler` also take :class:`MixedInputs`, and data frames in which
-columns of bags stand beside numbers and categories. All results are in double precision and carry no
-gradients.
+of Gaussian processes also take :class:`MixedInputs`, and data frames in which columns of bags stand
+beside numbers and categories. All results are in double precision and carry no gradients.
 """
 
 from gp_distributions.estimators.classifier import DistributionGPClassifier
 from gp_distributions.estimators.regressor import DistributionGPRegressor
-from gp_distributions.estimators.scaler import CloudScaler
 from gp_distributions.estimators.transformers import EmbeddingTransformer, GramTransformer
 
 __all__ = [
-    "CloudScaler",
     "DistributionGPClassifier",
     "DistributionGPRegressor",
     "EmbeddingTransformer",

@@ -26,7 +26,7 @@ from gp_distributions.distances import (
 from gp_distributions.distances.transport import TransportDistance
 from gp_distributions.estimators._samples import DistributionEstimator, as_array
 from gp_distributions.kernels import DistributionKernel, Profile, mixed_kernel
-from gp_distributions.kernels.default import in_spread, sized, standardized
+from gp_distributions.kernels.default import in_spread, in_units_of
 from gp_distributions.kernels.mixed import Structure
 from gp_distributions.measures import MixedInputs, PointClouds, ReferenceMeasure
 from gp_distributions.measures.inputs import Inputs, distributions_of
@@ -149,8 +149,6 @@ class ProcessEstimator(DistanceEstimator):
         named = not isinstance(self.distance, Distance)
         seen = in_spread(training) if named and isinstance(training, PointClouds) else training
         distance = self._make_distance(seen)
-        if self.distance is None:
-            distance = sized(distance, training)
         if named and distance.reads_coordinates:
-            distance = standardized(distance, training)
+            distance = in_units_of(training, distance, sizes=self.distance is None)
         return DistributionKernel(distance, profile, batch_shape=batch_shape)

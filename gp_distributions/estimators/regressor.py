@@ -28,7 +28,7 @@ class DistributionGPRegressor(MultiOutputMixin, RegressorMixin, ProcessEstimator
 
     Args:
         distance: Name of a distance (:class:`GramTransformer` lists the names), inside a
-            :class:`StandardizedDistance`; or a :class:`Distance`, which is copied as it is. Default: the
+            :class:`ScaledDistance`; or a :class:`Distance`, which is copied as it is. Default: the
             default of the model, whose metric :func:`fit` chooses.
         options: Keyword options of the named distance and of :meth:`ReferenceMeasure.from_data`.
             Lengths, such as a bandwidth, are in units of the spread of the coordinates.

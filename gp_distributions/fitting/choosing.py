@@ -14,7 +14,7 @@ from gp_distributions.distances.base import Distance
 from gp_distributions.distances.embedded_rows import EmbeddedRows
 from gp_distributions.distances.mmd import MMD
 from gp_distributions.distances.principal import PrincipalDistance
-from gp_distributions.distances.standardized import StandardizedDistance
+from gp_distributions.distances.scaled import ScaledDistance
 from gp_distributions.fitting.ascent import (
     Ascent,
     ascending,
@@ -190,7 +190,7 @@ def _mean_embeddings(model: DistributionGP) -> Distance | None:
     atoms = points[weights > 0]
     if bool((atoms == atoms[:1]).all()):  # no bandwidth tells them apart
         return None
-    return StandardizedDistance(MMD(distance.dim, num_features=_FEATURES))
+    return ScaledDistance(MMD(distance.dim, num_features=_FEATURES), learn=False)
 
 
 def _unfitted(

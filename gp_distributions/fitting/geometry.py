@@ -7,7 +7,7 @@ from functools import cache, partial
 
 import torch
 
-from gp_distributions.distances.standardized import StandardizedDistance
+from gp_distributions.distances.scaled import ScaledDistance
 from gp_distributions.fitting.ascent import Ascent, on_subset, set_values, stays_at_start, values_of
 from gp_distributions.fitting.starts import start_at_medians
 from gp_distributions.kernels.orientation import may_be_turned
@@ -41,7 +41,7 @@ def choose_geometry(
     geometric = [
         (kernel.distance, block)
         for kernel, block in distribution_kernels(model.covar_module)
-        if isinstance(kernel.distance, StandardizedDistance) and kernel.distance.geometric
+        if isinstance(kernel.distance, ScaledDistance) and kernel.distance.geometric
     ]
     if not geometric or stays_at_start(model):
         return
@@ -51,7 +51,9 @@ def choose_geometry(
     for distance, block in geometric:
         distance.any_pose = any_pose = False
         judge, factor = model, _FACTOR
-        if may_be_turned(distance, block.select(rows), distance.num_normals):
+        if distance.unposed is not None and may_be_turned(
+            distance, block.select(rows), distance.num_normals
+        ):
             few = on_subset(model, seed=seed, most=_TURNED)
             fixed, turned = (density(few, distance, each, _FACTOR) for each in (False, True))
             if any_pose := turned - fixed > _GAIN:
@@ -64,7 +66,7 @@ def choose_geometry(
 def _density(
     tick: Callable[[], object],
     model: DistributionGP,
-    distance: StandardizedDistance,
+    distance: ScaledDistance,
     any_pose: bool,
     factor: float,
 ) -> float:

@@ -203,7 +203,7 @@ def maximise_likelihood(
             )
             if chooses and init == "median":
                 for distance in default_distances(model.covar_module):
-                    distance.scales.fill_(1.0)
+                    distance.scales = [1.0]
             if chooses:
                 choose_geometry(model, seed=seed, tick=ascent.tick)
             again = bool(scaled or (chooses and distances_to_scale(model)))

@@ -156,7 +156,9 @@ def fit_reference(
             f"Expected a DistributionGP whose kernel has a reference, got {type(model).__name__}."
         )
     reference = reference_of(model)
-    if any(isinstance(module, ScaledDistance) for module in model.covar_module.modules()):
+    if any(
+        isinstance(part, ScaledDistance) and part.learn for part in model.covar_module.modules()
+    ):
         raise ValueError(
             "Expected a reference that is learned before it is scaled, got a kernel with a "
             "ScaledDistance. Learn the reference with a kernel of the distance inside it."

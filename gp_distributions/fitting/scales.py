@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 import torch
 from botorch.optim.utils.model_utils import get_parameters_and_bounds
+from gpytorch.kernels import Kernel
 from gpytorch.models import ExactGP
 from linear_operator import to_linear_operator
 from linear_operator.operators import AddedDiagLinearOperator, DiagLinearOperator
@@ -17,10 +18,10 @@ from linear_operator.utils.errors import NanError, NotPSDError
 from torch import Tensor
 from torch.distributions import Normal
 
+from gp_distributions.distances.base import Distance
 from gp_distributions.distances.embedded_rows import EmbeddedRows, Rows
 from gp_distributions.distances.scaled import ScaledDistance
 from gp_distributions.distances.sliced_wasserstein import SlicedWasserstein
-from gp_distributions.distances.standardized import StandardizedDistance
 from gp_distributions.distances.wrapper import DistanceWrapper
 from gp_distributions.fitting.ascent import stays_at_start
 from gp_distributions.fitting.lbfgs import LOOSE, Pair, minimise
@@ -182,19 +183,19 @@ def choose_scales(
     Returns:
         Whether the scales have changed, so that the other hyperparameters must be fitted again.
     """
-    device = model.train_targets.device
-    scaled = {each: ScaledDistance(each).to(device) for each in distances_to_scale(model)}
-    if not scaled:
+    learned = {each: each.learning() for each in distances_to_scale(model)}
+    if not learned:
         return False
-    other = model.with_kernel(with_distances(model.covar_module, scaled)).train()
-    if not learn_scales(other, [*scaled.values()], errors=2.0, seed=seed, tick=tick):
+    other = model.with_kernel(with_distances(model.covar_module, learned)).train()
+    if not learn_scales(other, [*learned.values()], errors=2.0, seed=seed, tick=tick):
         return False
-    for distance, learned in scaled.items():
-        distance.scales.mul_(learned.scales.detach())
+    with torch.no_grad():
+        for distance, other_distance in learned.items():
+            distance.raw_scales.copy_(other_distance.raw_scales)
     return True
 
 
-def distances_to_scale(model: DistributionGP) -> list[StandardizedDistance]:
+def distances_to_scale(model: DistributionGP) -> list[ScaledDistance]:
     """Return the distances of a default kernel whose scales :func:`choose_scales` chooses."""
     least = _FEWEST_LABELS if isinstance(model, ClassificationGP) else _FEWEST
     if stays_at_start(model) or model.train_targets.shape[-1] < least:
@@ -206,45 +207,53 @@ def distances_to_scale(model: DistributionGP) -> list[StandardizedDistance]:
     ]
 
 
-class AdditiveDistances:
-    r"""The squared distances of scaled clouds, as sums over their coordinates.
+class AdditiveDistance(DistanceWrapper):
+    r"""A stand-in for the distance between scaled clouds: a sum over their coordinates.
 
     Let :math:`d_j` be a distance if only coordinate :math:`j` counts, with scale one. With scales
     :math:`s` the stand-in is
 
     .. math:: d_s^2(P, P') \approx \sum_j s_j^2\, d_j^2(P, P'),
 
-    where coordinates that rotate together are one term. It is Hilbertian, too. The distances
-    :math:`d_j` are computed once, so that scales can be tried out in the time of a sum of matrices.
+    where coordinates that share a scale are one term. It is Hilbertian, too. The distances :math:`d_j`
+    within a set of clouds are computed once, so that scales can be tried out in the time of a sum of
+    matrices.
 
     Args:
-        distance: The distance whose ``forward`` it can replace.
+        distance: The distance, with which it shares its scales. Its scales and the directions of its
+            slices change while :math:`d_j` are computed.
     """
 
+    distance: ScaledDistance
+
     def __init__(self, distance: ScaledDistance) -> None:
-        self._distance = distance
-        self._exact = distance.forward
+        super().__init__(distance)
         self._terms: tuple[EmbeddedRows, Tensor] | None = None
 
-    def __call__(self, x1: Rows, x2: Rows | None = None, *, diag: bool = False) -> Tensor:
+    def represent(self, points: Tensor, weights: Tensor) -> Tensor:
+        """Represent clouds as the distance does."""
+        return self.distance.represent(points, weights)
+
+    def forward(self, x1: Rows, x2: Rows | None = None, *, diag: bool = False) -> Tensor:
         """Return the squared distances within one set of clouds; others are exact."""
         within = x2 is None or x2 is x1
         if diag or not (within and isinstance(x1, EmbeddedRows)):
-            return self._exact(x1, x2, diag=diag)
+            return self.distance(x1, x2, diag=diag)
         if self._terms is None or self._terms[0] is not x1:
             self._terms = x1, self._computed(drop_copies(x1.rows))
         terms = self._terms[1]
-        squares = self._distance.scales[-len(terms) :].square()
+        squares = self.distance.scales[-len(terms) :].square()
         squared = torch.tensordot(squares, terms, dims=1)
         return squared.expand(*x1.rows.shape[:-1], -1)
 
     @torch.no_grad()
     def _computed(self, rows: Tensor) -> Tensor:
         """Return the squared distances of each coordinate alone, for scale one."""
-        raw, block, base = self._distance.raw_scales, self._distance.block, self._distance.distance
+        raw, block = self.distance.raw_scales, self.block
+        base: Distance = self.distance
         alone = len(raw) == block.dim and block.columns is None and block.kind == "clouds"
         while isinstance(base, DistanceWrapper):
-            base = base.distance
+            base = base.inner
         sliced = base if isinstance(base, SlicedWasserstein) and base.levels is None else None
         before, terms = raw.clone(), []
         for j in range(len(raw)):
@@ -253,7 +262,7 @@ class AdditiveDistances:
             few = thinned_along(rows, block.dim, j, _LEVELS) if alone else rows
             if sliced is not None:  # all slices of one coordinate are alike
                 slices, sliced.directions = sliced.directions, sliced.along(j)
-            terms.append(self._exact(few) / self._distance.scales[j - len(raw)].square())
+            terms.append(self.distance(few) / self.distance.scales[j - len(raw)].square())
             if sliced is not None:
                 sliced.directions = slices
         raw.copy_(before)
@@ -296,7 +305,10 @@ class _Ascent:
             for parameter in self.logarithms.values():
                 parameter.clamp_(-_LARGEST, _LARGEST)
         self.start = self._values()
-        self.additive = [AdditiveDistances(distance) for distance in self.distances]
+        # The kernel of the model, and one with sums over coordinates for distances, and its parameters.
+        self.kernel = self.model.covar_module
+        additive = {distance: AdditiveDistance(distance) for distance in self.distances}
+        self.additive = with_distances(self.kernel, additive, parameters=self.model.parameters())
         self.bags = bags.to(model.train_targets.device)
         self.targets = model.train_targets[..., self.bags]
         with torch.no_grad():
@@ -319,8 +331,8 @@ class _Ascent:
         def loss_of(values: Values) -> float:
             self.model.load_state_dict(values)
             try:
-                with torch.no_grad(), self._stand_ins():
-                    return self._loss(kept).nan_to_num(math.inf).item()
+                with torch.no_grad():
+                    return self._loss(kept, self.additive).nan_to_num(math.inf).item()
             except (NanError, NotPSDError):
                 return math.inf
 
@@ -349,20 +361,8 @@ class _Ascent:
         Returns:
             The values, and an estimate of the curvature there.
         """
-        with self._stand_ins():
-            pairs = self.climb(start, kept, steps, pairs)
+        pairs = self.climb(start, kept, steps, pairs, self.additive)
         return self._values(), pairs
-
-    @contextmanager
-    def _stand_ins(self) -> Iterator[None]:
-        """Replace the distances of this copy of the model by sums over coordinates."""
-        for distance, sums in zip(self.distances, self.additive, strict=True):
-            vars(distance)["forward"] = sums
-        try:
-            yield
-        finally:
-            for distance in self.distances:
-                del vars(distance)["forward"]
 
     def held_out(
         self, values: Values, kept: Tensor, pairs: Sequence[Pair]
@@ -383,7 +383,7 @@ class _Ascent:
         with fixed_scales(self.distances):
             found = self.climb(values, kept, _OTHERS, pairs)
         with torch.no_grad():
-            errors, covariances, noise = self._prior()
+            errors, covariances, noise = self._prior(self.kernel)
             noisy = covariances[..., kept, :][..., kept] + torch.diag_embed(noise[..., kept])
             mean, variance = conditional_moments(
                 covariances[..., kept, :][..., ~kept],
@@ -404,7 +404,12 @@ class _Ascent:
             return densities.reshape(-1, densities.shape[-1]).mean(0).double().cpu(), found
 
     def climb(
-        self, values: Values, kept: Tensor, steps: int, pairs: Sequence[Pair] = ()
+        self,
+        values: Values,
+        kept: Tensor,
+        steps: int,
+        pairs: Sequence[Pair] = (),
+        kernel: Kernel | None = None,
     ) -> list[Pair]:
         """Fit scales and hyperparameters to the bags ``kept``, and return the curvature there.
 
@@ -413,7 +418,9 @@ class _Ascent:
             kept: Which of the bags count.
             steps: Largest number of steps.
             pairs: Estimate of the curvature at the start.
+            kernel: The kernel, or that with sums over coordinates. Default: the kernel.
         """
+        kernel = self.kernel if kernel is None else kernel
         self.model.load_state_dict(values)
         parameters, bounds = get_parameters_and_bounds(self.model, requires_grad=True)
         boxes = dict.fromkeys(self.logarithms, (-_LARGEST, _LARGEST))
@@ -423,7 +430,7 @@ class _Ascent:
                 boxes[name] = min(-_FARTHEST, logs.min().item()), max(_FARTHEST, logs.max().item())
         try:
             return minimise(
-                lambda: self._loss(kept),
+                lambda: self._loss(kept, kernel),
                 parameters,
                 bounds | boxes,
                 pairs=pairs,
@@ -433,12 +440,12 @@ class _Ascent:
         except (NanError, NotPSDError):
             return []  # the start stays
 
-    def _loss(self, kept: Tensor) -> Tensor:
+    def _loss(self, kept: Tensor, kernel: Kernel) -> Tensor:
         """Compute the negative log marginal likelihood of some bags, with priors, for each target."""
         self.tick()
         # Gradients of a selection by numbers are faster than those by a mask.
         index = kept.nonzero().squeeze(-1)
-        errors, covariances, noise = (part.index_select(-1, index) for part in self._prior())
+        errors, covariances, noise = (part.index_select(-1, index) for part in self._prior(kernel))
         normal = ExactMultivariateNormal(
             torch.zeros_like(errors),
             AddedDiagLinearOperator(
@@ -450,9 +457,9 @@ class _Ascent:
             total = total + prior.log_prob(closure(module)).sum()
         return -total / errors.numel()
 
-    def _prior(self) -> tuple[Tensor, Tensor, Tensor]:
+    def _prior(self, kernel: Kernel) -> tuple[Tensor, Tensor, Tensor]:
         """Return errors of the mean and covariances of the bags, and the noise variances."""
         model = self.model
         noise = noise_of(model, self.all_rows)[..., self.bags]
         errors = self.targets - model.mean_module(self.rows.rows)
-        return errors, covariance(model.covar_module, self.rows), noise
+        return errors, covariance(kernel, self.rows), noise

@@ -155,7 +155,7 @@ def _of_distribution(
     if not all(getattr(distance, "reads_coordinates", False) for distance in distances):
         return
     called = coordinate_names(name, block, given)
-    scaled = [distance for distance in distances if isinstance(distance, ScaledDistance)]
+    scaled = [each for each in distances if isinstance(each, ScaledDistance) and each.has_scales]
     scales = scaled[0].scales.tolist() if len(scaled) == 1 else [math.nan] * block.dim
     start = 0
     for size in max((getattr(distance, "rotating", ()) for distance in distances), default=()):

@@ -19,7 +19,6 @@ from gp_distributions.kernels.covariances import covariance
 from gp_distributions.measures.arrays import integer
 from gp_distributions.measures.described import described
 from gp_distributions.models import ClassificationGP, DistributionGP, SparseDistributionGP
-from gp_distributions.models.arguments import keeps_clouds
 from gp_distributions.numerics.densities import conditional_moments
 from gp_distributions.numerics.linear_algebra import cholesky
 from gp_distributions.numerics.sampling import random_partners
@@ -272,7 +271,7 @@ def sensitivities(
     Returns:
         Entries whose ``loss`` is the sensitivity; none if the model transforms its inputs.
     """
-    if not keeps_clouds(model._input_transform):
+    if model._input_transform is not None:
         return Relevance(())
     order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))
     chosen = order[:_MOST_OBJECTS].sort().values.to(rows.device)

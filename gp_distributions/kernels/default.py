@@ -10,9 +10,9 @@ from gpytorch.kernels import ScaleKernel
 
 from gp_distributions.distances.base import Distance
 from gp_distributions.distances.mmd import MMD
-from gp_distributions.distances.sized import SizedDistance
+from gp_distributions.distances.rigid_sliced_wasserstein import RigidSlicedWasserstein, can_turn
+from gp_distributions.distances.scaled import ScaledDistance
 from gp_distributions.distances.sliced_wasserstein import SlicedWasserstein
-from gp_distributions.distances.standardized import StandardizedDistance
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.measures.kinds import KINDS, Distributions
 from gp_distributions.measures.point_clouds import PointClouds
@@ -32,51 +32,57 @@ def default_kernel(X: Distributions | Block, batch_shape: torch.Size = _NO_BATCH
     return ScaleKernel(kernel, batch_shape=batch_shape)
 
 
-def default_distance(X: Distributions | Block) -> StandardizedDistance:
+def default_distance(X: Distributions | Block) -> ScaledDistance:
     """Make the distance that models have if none is passed.
 
-    It is the sliced Wasserstein distance, for mixtures the maximum mean discrepancy, is
-    :func:`standardized`, and sees the sizes of bags: :func:`sized`.
+    It is the sliced Wasserstein distance, for mixtures the maximum mean discrepancy, as
+    :func:`in_units_of` the inputs. Shapes in two or three dimensions may be compared in any pose.
 
     Args:
         X: Training inputs, or the layout of their rows.
     """
     kind = X.kind if isinstance(X, Block) else KINDS[type(X)]
     distance = MMD if kind == "mixtures" else SlicedWasserstein
-    return standardized(sized(distance(X.dim, inputs=kind), X), X)
+    rigid = None
+    if isinstance(X, PointClouds) and X.geometric and can_turn(X.dim, X.num_normals):
+        rigid = RigidSlicedWasserstein(X.dim, normals=X.num_normals)
+    return in_units_of(X, distance(X.dim, inputs=kind), unposed=rigid)
 
 
-def standardized(
-    distance: Distance, X: Distributions | Block, scales: Sequence[float] = ()
-) -> StandardizedDistance:
+def in_units_of(
+    X: Distributions | Block,
+    distance: Distance,
+    scales: Sequence[float] = (),
+    *,
+    sizes: bool = True,
+    unposed: Distance | None = None,
+) -> ScaledDistance:
     """Measure each coordinate in the spread of the training atoms, positions in one spread together.
 
     Args:
-        distance: A distance that was made for the user, who did not choose units. It reads coordinates.
         X: Training inputs, or the layout of their rows.
+        distance: A distance that was made for the user, who did not choose units. It reads coordinates.
         scales: By how much each coordinate counts beyond its spread. By default, all count alike, and
-            coordinates that rotate together always do.
+            coordinates that share a scale always do.
+        sizes: Whether the distance sees the sizes of bags, if they vary. The number of points of a shape
+            does not count.
+        unposed: The distance for shapes in any pose.
     """
-    found = StandardizedDistance(distance, **geometry_of(X))
-    if len(scales) and not distance.rotating:
-        found.scales.copy_(torch.as_tensor(scales))
-    return found
-
-
-def sized(distance: Distance, X: Distributions | Block) -> Distance:
-    """Let a distance see the sizes of bags, as a :class:`SizedDistance`, if they vary.
-
-    Args:
-        distance: A distance that was made for the user.
-        X: Training inputs, or the layout of their rows. The number of points of a shape does not count.
-    """
-    if isinstance(X, PointClouds) and not X.geometric and int(X.sizes.min()) < int(X.sizes.max()):
-        return SizedDistance(distance)
-    return distance
+    if not isinstance(X, PointClouds) or X.geometric or int(X.sizes.min()) == int(X.sizes.max()):
+        sizes = False
+    shared = distance.rotating or getattr(X, "geometric", False)
+    return ScaledDistance(
+        distance,
+        scales=scales if len(scales) and not shared else None,
+        learn=False,
+        sizes=sizes,
+        unposed=unposed,
+        **geometry_of(X),
+    )
 
 
 def geometry_of(X: object) -> dict[str, Any]:
-    """Return what a :class:`StandardizedDistance` needs to know of the coordinates of inputs."""
+    """Return what a :class:`ScaledDistance` needs to know of the coordinates of inputs."""
     return {
         "geometric": getattr(X, "geometric", False),
         "num_normals": getattr(X, "num_normals", 0),
@@ -84,7 +90,7 @@ def geometry_of(X: object) -> dict[str, Any]:
 
 
 def in_spread(X: PointClouds, scales: Sequence[float] = ()) -> PointClouds:
-    """Return clouds as :func:`standardized` distances with these scales see them, for a reference."""
-    distance = standardized(SlicedWasserstein(X.dim), X, scales)
+    """Return clouds as distances :func:`in_units_of` them see them, for a reference."""
+    distance = in_units_of(X, SlicedWasserstein(X.dim), scales)
     distance.adapt(X.pack())
-    return PointClouds(X.points * distance.multipliers.to(X.points), X.weights)
+    return PointClouds(X.points * distance.multipliers.detach().to(X.points), X.weights)

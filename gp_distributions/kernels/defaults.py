@@ -12,10 +12,10 @@ from gpytorch.kernels import Kernel, ScaleKernel
 
 from gp_distributions.distances.base import Distance
 from gp_distributions.distances.mmd import MMD
-from gp_distributions.distances.rigid_sliced_wasserstein import RigidSlicedWasserstein
+from gp_distributions.distances.rigid_sliced_wasserstein import RigidSlicedWasserstein, can_turn
 from gp_distributions.distances.sliced_wasserstein import SlicedWasserstein
 from gp_distributions.distances.transport import LinearTransport
-from gp_distributions.kernels.default import in_spread, sized, standardized
+from gp_distributions.kernels.default import in_spread, in_units_of
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.kernels.mixed import mixed_kernel
 from gp_distributions.measures.gaussian_mixtures import GaussianMixtures
@@ -49,9 +49,9 @@ def default_kernels(X: Inputs, *, scales: Sequence[float] = (), seed: int = 0) -
     ``"matern52"`` and ``"exponential"``, which share its distances, so that the clouds are embedded
     only once. For bags, which are not ``geometric``, :class:`MMD` at the median distance also has the
     profile ``"linear"``, for targets that are averages over atoms. All measure each coordinate in its
-    spread over ``X`` (:class:`StandardizedDistance`), and see the sizes of bags if they vary
-    (:class:`SizedDistance`). With more than 44,721 atoms, MMD has 500 features, and the energy distance
-    is left out; linear transport is left out if the mean shape is a point, as for clouds of one atom.
+    spread over ``X``, and see the sizes of bags if they vary (:class:`ScaledDistance`). With more than
+    44,721 atoms, MMD has 500 features, and the energy distance is left out; linear transport is left
+    out if the mean shape is a point, as for clouds of one atom.
 
     :class:`Gaussians` have those distances that have closed forms, and :class:`GaussianMixtures` MMD
     at three scales. For :class:`MixedInputs`, each kernel is the product of such a kernel for each
@@ -112,7 +112,7 @@ def _distances(X: Distributions, seed: int, scales: Sequence[float] = ()) -> dic
     options: dict[str, Any] = {"inputs": KINDS[type(X)], "seed": seed}
     median = _mmd(X, options)
     rows = X.pack()
-    standardized(median, X, scales).adapt(rows)
+    in_units_of(X, median, scales, sizes=False).adapt(rows)
     assert median.bandwidth is not None
     found: dict[str, Distance] = {}
     if not isinstance(X, GaussianMixtures):
@@ -130,10 +130,9 @@ def _distances(X: Distributions, seed: int, scales: Sequence[float] = ()) -> dic
         if torch.pdist(reference.points).max() > _POINT * median.bandwidth:
             found["transport"] = LinearTransport(reference)
     normals = X.num_normals if isinstance(X, PointClouds) else 0
-    space = dim - normals
-    if not isinstance(X, GaussianMixtures) and space in (2, 3) and normals in (0, space):
+    if not isinstance(X, GaussianMixtures) and can_turn(dim, normals):
         found["rigid"] = RigidSlicedWasserstein(dim, inputs=KINDS[type(X)], normals=normals)
-    found = {name: standardized(sized(distance, X), X, scales) for name, distance in found.items()}
+    found = {name: in_units_of(X, distance, scales) for name, distance in found.items()}
     for distance in found.values():
         distance.adapt(rows)
     return found

@@ -51,7 +51,7 @@ def mixed_kernel(
         kernels: Kernels of some blocks, by name, each on the columns of its block: distributions, or
             the encoded covariates. The default is a kernel of ``SlicedWasserstein`` for clouds, with the
             sizes of bags if they vary, and Gaussians, and of ``MMD`` for mixtures, both inside a
-            :class:`StandardizedDistance`, and, for covariates, the product of a Matern 5/2 kernel of the
+            :class:`ScaledDistance`, and, for covariates, the product of a Matern 5/2 kernel of the
             numbers and BoTorch's ``CategoricalKernel`` of the categories, with a lengthscale for each
             column.
         structure: ``"product"``, ``"sum"`` or ``"sum+product"``.

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from gp_distributions.distances.base import Distance
+from gp_distributions.distances.rigid_sliced_wasserstein import can_turn
 from gp_distributions.distances.shared_support import SharedSupportDistance
 from gp_distributions.numerics.rotations import distinct_axes, uniform_axes_p_value
 from gp_distributions.rows.clouds import join_rows
@@ -61,9 +62,8 @@ def axes_p_value(distance: Distance, rows: Tensor, num_normals: int = 0) -> floa
 
 def _turns(distance: Distance, num_normals: int) -> bool:
     """Whether the clouds that a distance reads lie in two or three dimensions, with oriented normals."""
-    space = distance.dim - num_normals
     clouds = distance.inputs == "clouds" and not isinstance(distance, SharedSupportDistance)
-    return clouds and space in (2, 3) and num_normals in (0, space)
+    return clouds and can_turn(distance.dim, num_normals)
 
 
 def sees_random_poses(distance: Distance, rows: Tensor, num_normals: int = 0) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar
 
 import torch
@@ -11,7 +11,7 @@ from gpytorch.kernels import Kernel, ScaleKernel
 from torch import Tensor
 
 from gp_distributions.distances.base import Distance
-from gp_distributions.distances.standardized import StandardizedDistance
+from gp_distributions.distances.scaled import ScaledDistance
 from gp_distributions.kernels.block_kernel import BlockKernel
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.kernels.expected_kernel import ExpectedKernel
@@ -81,20 +81,29 @@ def inside_blocks(kernel: torch.nn.Module) -> set[torch.nn.Module]:
     return {part for block in blocks for part in block.base_kernel.modules()}
 
 
-def default_distances(kernel: torch.nn.Module) -> list[StandardizedDistance]:
+def default_distances(kernel: torch.nn.Module) -> list[ScaledDistance]:
     """Return the distances of a kernel that a model has made itself, one for each distribution."""
     found = [each.distance for each, _ in distribution_kernels(kernel)]
-    return [distance for distance in found if isinstance(distance, StandardizedDistance)]
+    return [distance for distance in found if isinstance(distance, ScaledDistance)]
 
 
 def with_distances(
-    kernel: KernelT, others: Mapping[StandardizedDistance, Distance] | None = None
+    kernel: KernelT,
+    others: Mapping[ScaledDistance, Distance] | None = None,
+    *,
+    parameters: Iterable[torch.nn.Parameter] = (),
 ) -> KernelT:
-    """Return a copy of a kernel that shares its distances, with others in the place of some of them."""
+    """Return a copy of a kernel that shares its distances, with others in the place of some of them.
+
+    Args:
+        kernel: The kernel.
+        others: What takes the place of some of its distances.
+        parameters: Parameters that the copy shares, too.
+    """
     found = [each.distance for each, _ in distribution_kernels(kernel)]
     shared = {id(part): part for distance in found for part in distance.modules()}
     replaced = {id(distance): other for distance, other in (others or {}).items()}
-    return copy.deepcopy(kernel, shared | replaced)
+    return copy.deepcopy(kernel, shared | {id(each): each for each in parameters} | replaced)
 
 
 def check_kind(

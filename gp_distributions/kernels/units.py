@@ -6,8 +6,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from gp_distributions.distances.base import Distance
-from gp_distributions.distances.multiplied import MultipliedDistance
-from gp_distributions.distances.standardized import coordinate_spread
+from gp_distributions.distances.scaled import ScaledDistance, coordinate_spread
 from gp_distributions.kernels.default import geometry_of
 from gp_distributions.kernels.reading import distribution_kernels
 from gp_distributions.measures.inputs import Inputs
@@ -22,7 +21,7 @@ def unit_findings(kernel: Kernel, X: Inputs | Tensor, rows: Tensor) -> tuple[str
 
     A coordinate carries nearly all if it has more than 99% of the summed variances of the atoms.
     Positions in a space and normals do not count, and neither do coordinates with factors of their own,
-    as in a :class:`StandardizedDistance`.
+    as in a :class:`ScaledDistance`.
 
     Args:
         kernel: The kernel.
@@ -47,8 +46,8 @@ def unit_findings(kernel: Kernel, X: Inputs | Tensor, rows: Tensor) -> tuple[str
                 f"Coordinate {int(variances.argmax())}{of} has more than {1 - _REST:.0%} of the "
                 f"variance of all {len(variances)} coordinates, probably because of its unit, so that "
                 f"{type(part.distance).__name__} hardly sees the others. Pass no kernel; or put its "
-                "distance into a StandardizedDistance; or normalise the clouds, with "
-                "PointClouds.normalize or NormalizeClouds."
+                "distance into a ScaledDistance; or normalise the clouds, with "
+                "PointClouds.normalize."
             )
     return tuple(found.values())
 
@@ -58,5 +57,5 @@ def _keeps_units(distance: Distance) -> bool:
     # A kernel between atoms may have a lengthscale for each coordinate, and so may frequencies.
     told = not isinstance(getattr(distance, "kernel", ""), str)
     told = told or getattr(distance, "measure", "") == "given"
-    scaled = any(isinstance(part, MultipliedDistance) for part in distance.modules())
+    scaled = any(isinstance(part, ScaledDistance) for part in distance.modules())
     return distance.reads_coordinates and not (told or scaled or distance.rotating)

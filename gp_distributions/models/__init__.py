@@ -13,7 +13,6 @@ from gp_distributions.models.likelihoods import (
     PoissonRateLikelihood,
     ScaledStudentTLikelihood,
 )
-from gp_distributions.models.normalization import NormalizeClouds
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.models.shared_kernel import SharedKernelGP
 from gp_distributions.models.sparse_aggregate_gp import SparseAggregateGP
@@ -31,7 +30,6 @@ __all__ = [
     "DistributionGP",
     "DrawNoiseLikelihood",
     "KernelRidgeClassifier",
-    "NormalizeClouds",
     "PoissonRateLikelihood",
     "SamplingNoiseLikelihood",
     "ScaledStudentTLikelihood",

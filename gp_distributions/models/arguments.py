@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import torch
-from botorch.models.transforms.input import ChainedInputTransform, InputTransform
+from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import Standardize
 from gpytorch.constraints import GreaterThan
 from gpytorch.kernels import Kernel
@@ -32,8 +32,6 @@ from gp_distributions.measures import (
 )
 from gp_distributions.measures.described import described
 from gp_distributions.measures.inputs import Inputs, distributions_of
-from gp_distributions.measures.kinds import KINDS
-from gp_distributions.models.normalization import NormalizeClouds
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 
 _NO_BATCH = torch.Size()
@@ -59,7 +57,7 @@ def kernel_for(
     Raises:
         TypeError: If it is no kernel, or the transform is none of BoTorch.
         ValueError: If there is no default kernel; the kernel reads other distributions, or has a batch
-            axis although outputs share it; or the transform normalises other clouds.
+            axis although outputs share it.
     """
     if covar_module is None:
         if isinstance(X, GaussianMixtures | Tensor):
@@ -84,8 +82,12 @@ def kernel_for(
             "Expected one kernel for all outputs, got a batch of shape "
             f"{tuple(covar_module.batch_shape)}. Use DistributionGP for a kernel for each output."
         )
-    _check_transform(input_transform, X)
-    if keeps_clouds(input_transform):
+    if not isinstance(input_transform, InputTransform | None):
+        raise TypeError(
+            "Expected an InputTransform of BoTorch or None as input_transform, got "
+            f"{described(input_transform)}."
+        )
+    if input_transform is None:
         check_kind(X, covar_module)
     return with_outputscale(covar_module)
 
@@ -202,45 +204,6 @@ def noise_for(
     return SamplingNoiseLikelihood(
         block.dim, active_dims=block.columns, merge=sampling_noise != "ties", **noise
     )
-
-
-def _check_transform(input_transform: object, X: Inputs | Tensor) -> None:
-    """Check that a transform of inputs is one of BoTorch, and that it can normalise ``X``.
-
-    Raises:
-        TypeError: If it is something else, such as a class.
-        ValueError: If it normalises clouds of another dimension, or rows that are no clouds.
-    """
-    if not isinstance(input_transform, InputTransform | None):
-        raise TypeError(
-            "Expected an InputTransform of BoTorch or None as input_transform, got "
-            f"{described(input_transform)}. To normalise clouds, pass "
-            "NormalizeClouds.from_data(train_X)."
-        )
-    if isinstance(X, Tensor):
-        return
-    for transform in _parts(input_transform):
-        if isinstance(transform, NormalizeClouds) and transform.columns is None:
-            dim = len(transform.centre)
-            made = next(made for made, kind in KINDS.items() if kind == transform.kind)
-            if not (isinstance(X, made) and X.dim == dim):
-                of = "" if isinstance(X, MixedInputs) else f" of dimension {X.dim}"
-                raise ValueError(
-                    f"Expected {made.__name__} of dimension {dim}, which NormalizeClouds transforms, "
-                    f"got {type(X).__name__}{of}. Make it with NormalizeClouds.from_data(train_X)."
-                )
-
-
-def _parts(input_transform: InputTransform | None) -> list[InputTransform | None]:
-    """Return the transforms of a chain."""
-    if isinstance(input_transform, ChainedInputTransform):
-        return [part for each in input_transform.values() for part in _parts(each)]
-    return [input_transform]
-
-
-def keeps_clouds(input_transform: InputTransform | None) -> bool:
-    """Whether the kernel reads distributions of the kind and dimension that the model takes."""
-    return all(isinstance(part, NormalizeClouds | None) for part in _parts(input_transform))
 
 
 @torch.no_grad()

@@ -36,7 +36,6 @@ from gp_distributions.models.arguments import (
     check_likelihood,
     check_noise,
     chooses_metric,
-    keeps_clouds,
     kernel_for,
     noise_for,
     standardize,
@@ -88,12 +87,12 @@ class DistributionGP(Regression, SingleTaskGP):
         train_Y: The targets, ``T`` or ``T x outputs``, as a tensor or an array.
         covar_module: A kernel on rows. The default for :class:`PointClouds` and :class:`Gaussians` is a
             scaled Matern 5/2 kernel of ``SlicedWasserstein`` for each output, inside a
-            :class:`StandardizedDistance`, which measures each coordinate in its spread over the
-            training atoms, and with the sizes of bags if they vary (:class:`SizedDistance`). For
-            :class:`MixedInputs` it is ``mixed_kernel(train_X)``. A kernel that is passed reads
-            coordinates in their own units. If it has no outputscale, the model puts it into a
-            ``ScaleKernel``, whose outputscale is one before a fit; to fix it, pass
-            ``ScaleKernel(kernel)`` with ``raw_outputscale.requires_grad_(False)``.
+            :class:`ScaledDistance`, which measures each coordinate in its spread over the training
+            atoms, and sees the sizes of bags if they vary. For :class:`MixedInputs` it is
+            ``mixed_kernel(train_X)``. A kernel that is passed reads coordinates in their own units. If
+            it has no outputscale, the model puts it into a ``ScaleKernel``, whose outputscale is one
+            before a fit; to fix it, pass ``ScaleKernel(kernel)`` with
+            ``raw_outputscale.requires_grad_(False)``.
         likelihood: The likelihood. Its noise is in units of the transformed targets, which are
             standardised by default. The default is Gaussian noise with BoTorch's log-normal prior and,
             in double precision, a lower bound of 1e-8 instead of 1e-4.
@@ -103,8 +102,8 @@ class DistributionGP(Regression, SingleTaskGP):
         train_Yvar: Known noise variances of the targets, used in place of a likelihood. They have the
             shape of ``train_Y`` and its squared units. The noise variance at new clouds is then the mean
             of ``train_Yvar``, as in BoTorch.
-        input_transform: A transform from the model's inputs to rows: :class:`NormalizeClouds`,
-            :class:`Decoder`, or another BoTorch transform.
+        input_transform: A transform from the model's inputs to rows: a :class:`Decoder`, or another
+            BoTorch transform.
         sampling_noise: Whether smaller bags have more noise: ``True`` uses a
             :class:`SamplingNoiseLikelihood` with the default noise for the largest training bags, and
             :func:`fit` learns how much larger the noise of smaller bags is, even if all training bags
@@ -675,7 +674,7 @@ class DistributionGP(Regression, SingleTaskGP):
 
     def _widen_training(self, rows: Tensor) -> Tensor:
         """Pad training rows (in place) and new rows to a common width, and return the new rows."""
-        if not keeps_clouds(self._input_transform):
+        if self._input_transform is not None:
             return rows
         (train,) = self.train_inputs
         width = max(rows.shape[-1], train.shape[-1])

@@ -24,7 +24,6 @@ from gp_distributions.kernels.reading import check_kind
 from gp_distributions.measures.arrays import integer
 from gp_distributions.measures.inputs import Encoding, Inputs
 from gp_distributions.measures.training_data import counted_rows
-from gp_distributions.models.arguments import keeps_clouds
 from gp_distributions.models.ensemble import Ensemble, joined, mixed_normal
 from gp_distributions.models.exact_inference import (
     ExactMultivariateNormal,
@@ -34,6 +33,7 @@ from gp_distributions.models.exact_inference import (
 from gp_distributions.models.observations import noise_of_outputs, observed
 from gp_distributions.numerics.densities import Mixture
 from gp_distributions.sharding.sharded_clouds import ShardedClouds
+
 
 class Regression(Model):
     """Posteriors and predictions of numbers.
@@ -340,7 +340,7 @@ class Regression(Model):
 
     def rows_of(self, X: Inputs | Tensor) -> Tensor:
         """Check new inputs, and return them as rows in the precision of the model."""
-        if keeps_clouds(self._input_transform):
+        if self._input_transform is None:
             check_kind(X, self.covar_module, self.encoding)
         return counted_rows(X, self.encoding).to(self._computed_in)
 

@@ -43,7 +43,6 @@ from gp_distributions.models.likelihoods import (
     PoissonRateLikelihood,
     ScaledStudentTLikelihood,
 )
-from gp_distributions.models.normalization import NormalizeClouds
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.models.shared_kernel import SharedNoise
 from gp_distributions.rows.columns import Slots
@@ -67,7 +66,6 @@ _CLASSES: tuple[type[Any], ...] = (
     CategoricalKernel,
     DrawNoiseLikelihood,
     ChainedInputTransform,
-    NormalizeClouds,
     SamplingNoiseLikelihood,
     ScaledTargets,
     SharedNoise,

@@ -50,8 +50,7 @@ def save(model: Module | BaseEstimator, path: str | os.PathLike[str]) -> None:
             :class:`MixtureModel`, :class:`MixtureClassifier` or :class:`IntegratedGP` of them. Its
             kernel may combine kernels of this package and of GPyTorch with ``ScaleKernel``, ``+`` and
             ``*``. Or a fitted
-            :class:`DistributionGPRegressor` or :class:`DistributionGPClassifier`, or a pipeline of
-            :class:`CloudScaler` and one of them. Its attribute ``model_`` alone would lack the scaler.
+            :class:`DistributionGPRegressor` or :class:`DistributionGPClassifier`.
         path: Path to the file, with any suffix.
 
     Raises:

@@ -7,13 +7,8 @@ from typing import Any
 
 import torch
 from sklearn.base import BaseEstimator
-from sklearn.pipeline import Pipeline
 
-from gp_distributions.estimators import (
-    CloudScaler,
-    DistributionGPClassifier,
-    DistributionGPRegressor,
-)
+from gp_distributions.estimators import DistributionGPClassifier, DistributionGPRegressor
 from gp_distributions.models.aggregate_gp import AggregateGP
 from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.curve_gp import CurveGP
@@ -193,6 +188,4 @@ TAKEN_APART: dict[type[Any], _Pair] = {
     VariationalDistributionGP: (_variational, _make_variational),
     DistributionGPRegressor: _ESTIMATOR,
     DistributionGPClassifier: _ESTIMATOR,
-    CloudScaler: _ESTIMATOR,
-    Pipeline: _ESTIMATOR,
 }

@@ -78,7 +78,7 @@ class TestParameters:
 
     @staticmethod
     def stretched() -> ScaledDistance:
-        distance = ScaledDistance(MMD(2, bandwidth=1.0))
+        distance = ScaledDistance(MMD(2, bandwidth=1.0), standardize=False)
         distance.scales = [2.0, 1.0]
         return distance
 

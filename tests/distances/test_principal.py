@@ -81,7 +81,7 @@ def test_evenly_spaced_clouds_are_enough(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_scales_apply_before_components() -> None:
     X = clouds(20)
-    distance = ScaledDistance(PrincipalDistance(sliced(), num_components=30))
+    distance = ScaledDistance(PrincipalDistance(sliced(), num_components=30), standardize=False)
     distance.scales = [2.0, 1.0]
     factors = distance.scales.detach()
     rows = PointClouds(X.points * factors).pack()

@@ -1,11 +1,12 @@
-"""What ScaledDistance adds to the shared tests: scales, their groups, prior and gradients."""
+"""What ScaledDistance adds to the shared tests: scales, units, normals, sizes and pose."""
+
+import copy
 
 import pytest
 import torch
 from cases import GRID
 from gpytorch.kernels import ScaleKernel
 from gpytorch.mlls import ExactMarginalLogLikelihood
-from gpytorch.priors import GammaPrior
 
 from gp_distributions import (
     MMD,
@@ -20,8 +21,12 @@ from gp_distributions import (
     ScaledDistance,
     SinkhornPotential,
     SlicedWasserstein,
+    fit,
     fit_reference,
 )
+from gp_distributions.distances import Distance
+from gp_distributions.kernels import default_distance, default_kernels
+from gp_distributions.measures.kinds import Distributions
 
 SCALES = torch.tensor([3.0, 1.0, 0.5], dtype=torch.float64)
 RELATIVE = SCALES / SCALES.square().mean().sqrt()
@@ -35,8 +40,7 @@ def clouds(num: int = 6, dim: int = 3, seed: int = 0) -> PointClouds:
 @pytest.mark.parametrize("p", [1, 2])
 def test_it_is_the_distance_of_scaled_clouds(p: int) -> None:
     X, distance = clouds(), SlicedWasserstein(3, p=p)
-    scaled = ScaledDistance(distance)
-    scaled.scales = SCALES
+    scaled = ScaledDistance(distance, standardize=False, scales=SCALES)
     expected = distance.squared(PointClouds(X.points * RELATIVE).pack())
     torch.testing.assert_close(scaled.squared(X.pack()), expected, rtol=1e-12, atol=1e-12)
     assert hasattr(scaled, "embed") == (p == 2)
@@ -52,8 +56,7 @@ def test_means_and_covariances_are_scaled(kind: type, inputs: str, shape: tuple[
     X = kind(mean, covariance)
     Z = kind(RELATIVE * mean, torch.outer(RELATIVE, RELATIVE) * covariance)
     distance = MMD(3, inputs=inputs, bandwidth=1.0)
-    scaled = ScaledDistance(distance)
-    scaled.scales = SCALES
+    scaled = ScaledDistance(distance, standardize=False, scales=SCALES)
     expected = distance.squared(Z.pack())
     torch.testing.assert_close(scaled.squared(X.pack()), expected, rtol=1e-12, atol=1e-12)
     norms = distance.squared_norms(Z.pack())
@@ -61,12 +64,13 @@ def test_means_and_covariances_are_scaled(kind: type, inputs: str, shape: tuple[
 
 
 def test_only_ratios_of_scales_matter() -> None:
-    first, second = ScaledDistance(SlicedWasserstein(3)), ScaledDistance(SlicedWasserstein(3))
-    first.scales, second.scales = [3.0, 1.0, 0.5], [30.0, 10.0, 5.0]
+    first, second = (
+        ScaledDistance(SlicedWasserstein(3), standardize=False, scales=scales)
+        for scales in ([3.0, 1.0, 0.5], [30.0, 10.0, 5.0])
+    )
     torch.testing.assert_close(first.scales, second.scales)
     torch.testing.assert_close(first.scales.square().mean().item(), 1.0)
-    outer = ScaledDistance(first)
-    outer.scales = [1.0, 1.0, 2.0]
+    outer = ScaledDistance(first, standardize=False, scales=[1.0, 1.0, 2.0])
     rows = clouds().pack()
     product = first.scales * outer.scales
     expected = SlicedWasserstein(3).squared(PointClouds(clouds().points * product.detach()).pack())
@@ -75,7 +79,8 @@ def test_only_ratios_of_scales_matter() -> None:
 
 def test_rotating_coordinates_have_one_scale_and_marks_their_own() -> None:
     options = {"num_slices": 20, "max_degree": 4}
-    distance = ScaledDistance(RigidSlicedWasserstein(4, marks=2, **options))  # type: ignore[arg-type]
+    rigid = RigidSlicedWasserstein(4, marks=2, **options)  # type: ignore[arg-type]
+    distance = ScaledDistance(rigid, standardize=False)
     assert distance.raw_scales.shape == (3,)
     distance.scales = [2.0, 2.0, 1.0, 0.5]
     turn = torch.tensor([[0.6, 0.8], [-0.8, 0.6]], dtype=torch.float64)
@@ -101,13 +106,13 @@ def test_the_default_prior_is_symmetric_about_equal_scales() -> None:
 def test_the_marginal_likelihood_adds_the_prior() -> None:
     X = clouds()
     values = {}
-    for prior in (None, GammaPrior(3.0, 2.0)):
-        distance = ScaledDistance(SlicedWasserstein(3), scales_prior=prior)
+    for learn in (False, True):
+        distance = ScaledDistance(SlicedWasserstein(3), learn=learn)
         model = DistributionGP(X, X.points.mean((1, 2)), ScaleKernel(DistributionKernel(distance)))
         mll = ExactMarginalLogLikelihood(model.likelihood, model)
-        values[prior is None] = mll(model(*model.train_inputs), model.train_targets).item()
-    expected = GammaPrior(3.0, 2.0).log_prob(torch.ones(3)).sum().item() / len(X)
-    assert values[False] - values[True] == pytest.approx(expected)
+        values[learn] = mll(model(*model.train_inputs), model.train_targets).item()
+    expected = distance.scales_prior.log_prob(torch.ones(3)).sum().item() / len(X)
+    assert values[True] - values[False] == pytest.approx(expected)
 
 
 def test_references_are_learned_before_scales() -> None:
@@ -116,6 +121,178 @@ def test_references_are_learned_before_scales() -> None:
     model = DistributionGP(X, X.points.mean((1, 2)), ScaleKernel(DistributionKernel(scaled)))
     with pytest.raises(ValueError, match="before it is scaled"):
         fit_reference(model)
+
+
+UNITS = torch.tensor([1e-3, 2.0, 5e4], dtype=torch.float64)
+
+
+def unlike(num: int = 8, dim: int = 3, seed: int = 0) -> PointClouds:
+    generator = torch.Generator().manual_seed(seed)
+    points = [torch.randn(3 + i, dim, generator=generator).double() + i for i in range(num)]
+    return PointClouds.from_list([UNITS[:dim] * x for x in points])
+
+
+def adapted(distance: Distance, rows: torch.Tensor, **options: object) -> ScaledDistance:
+    found = ScaledDistance(distance, learn=False, **options)  # type: ignore[arg-type]
+    found.adapt(rows)
+    return found
+
+
+def test_it_is_the_distance_of_normalised_unlike() -> None:
+    X = unlike()
+    found = ScaledDistance(SlicedWasserstein(3), learn=False).squared(X.pack())
+    expected = SlicedWasserstein(3).squared(X.normalize().pack())
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", [Gaussians, GaussianMixtures])
+def test_spread_includes_variances_which_are_scaled(kind: type) -> None:
+    factor = torch.randn(4, 2, 3, 3, generator=torch.Generator().manual_seed(0)).double()
+    factor = UNITS.unsqueeze(-1) * factor
+    mean, covariance = factor[..., 0], factor @ factor.mT
+    X = kind(mean[:, 0], covariance[:, 0]) if kind is Gaussians else kind(mean, covariance)
+    distance = MMD(3, kernel="polynomial2", inputs="gaussians" if kind is Gaussians else "mixtures")
+    expected = distance.squared(X.normalize().pack())
+    # The origin matters to moments of second order: the clouds are moved, then scaled.
+    centred = X.normalize(scale=1.0)
+    found = ScaledDistance(distance, learn=False).squared(centred.pack())
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_positions_share_a_spread_and_normals_have_no_unit() -> None:
+    X = unlike()
+    spread = adapted(SlicedWasserstein(3), X.pack()).spread
+    joint = adapted(SlicedWasserstein(3), X.pack(), geometric=True)
+    torch.testing.assert_close(joint.multipliers, (1 / spread.square().mean().sqrt()).expand(3))
+    marked = adapted(SlicedWasserstein(3), X.pack(), geometric=True, num_normals=1)
+    expected = 1 / spread[:2].square().mean().sqrt()
+    torch.testing.assert_close(marked.multipliers[:2], expected.expand(2))
+    assert marked.multipliers[2] == 3.0
+    marked.normals_factor = 3.5
+    assert marked.multipliers[2] == 3.5
+
+
+def test_coordinates_that_rotate_share_a_spread() -> None:
+    X = unlike()
+    rigid = RigidSlicedWasserstein(3, marks=1, num_slices=20, max_degree=2)
+    distance = adapted(rigid, X.pack())
+    spread = distance.spread
+    torch.testing.assert_close(1 / distance.multipliers[0], spread[:2].square().mean().sqrt())
+    torch.testing.assert_close(
+        1 / distance.multipliers[1:], torch.stack([1 / distance.multipliers[0], spread[2]])
+    )
+
+
+def test_offsets_do_not_matter_and_constants_stay() -> None:
+    X = unlike()
+    expected = adapted(SlicedWasserstein(3), X.pack()).spread
+    moved = X.points + 1e9 * UNITS
+    found = adapted(SlicedWasserstein(3), PointClouds(moved, X.weights).pack()).spread
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=0.0)
+    points = X.points.clone()
+    points[..., 0] = 0.3
+    points[::2, :, 0] += 1e-16  # rounding
+    constant = adapted(SlicedWasserstein(3), PointClouds(points, X.weights).pack())
+    assert constant.spread[0] == 0.0
+    assert constant.multipliers[0] == 1.0
+
+
+def test_the_first_rows_set_the_spread_and_the_bandwidth_in_its_units() -> None:
+    X = unlike()
+    distance = ScaledDistance(MMD(3), learn=False)
+    with pytest.raises(ValueError, match="Expected a spread"):
+        _ = distance.multipliers
+    distance.adapt(X.pack()[:0])
+    assert bool(distance.spread.isnan().all())
+    distance.squared_norms(X.pack())
+    median = MMD(3)
+    median.adapt(X.normalize().pack())
+    assert distance.distance.bandwidth == pytest.approx(median.bandwidth)
+    spread = distance.spread.clone()
+    distance.adapt(7.0 * X.pack())
+    assert torch.equal(distance.spread, spread)
+    loaded = ScaledDistance(MMD(3), learn=False)
+    loaded.load_state_dict(copy.deepcopy(distance.state_dict()))
+    assert torch.equal(loaded.squared(7.0 * X.pack()), distance.squared(7.0 * X.pack()))
+
+
+def bags(num: int, *, seed: int = 0) -> PointClouds:
+    """Bags of 3 to 30 atoms of one distribution."""
+    generator = torch.Generator().manual_seed(seed)
+    sizes = torch.randint(3, 31, (num,), generator=generator).tolist()
+    return PointClouds.from_list(
+        [torch.randn(n, 2, generator=generator, dtype=torch.float64) for n in sizes]
+    )
+
+
+def test_squared_distances_and_log_sizes_add_up() -> None:
+    X, plain = bags(12), SlicedWasserstein(2)
+    distance = ScaledDistance(plain, standardize=False, learn=False, sizes=True)
+    distance.adapt(X.pack())
+    logs = X.sizes.double().log()
+    apart = (logs.unsqueeze(-1) - logs).square()
+    expected = plain.squared(X.pack())
+    unit = expected.sum() / apart.sum()
+    torch.testing.assert_close(distance.squared(X.pack()), expected + 0.09 * unit * apart)
+
+
+def test_equal_sizes_add_nothing() -> None:
+    points = torch.randn(6, 4, 2, generator=torch.Generator().manual_seed(0)).double()
+    rows = PointClouds(points).pack()
+    distance = ScaledDistance(SlicedWasserstein(2), standardize=False, learn=False, sizes=True)
+    distance.adapt(rows)
+    torch.testing.assert_close(distance.squared(rows), distance.distance.squared(rows))
+
+
+@pytest.mark.parametrize(
+    ("X", "sees"),
+    [
+        (bags(5), True),
+        (PointClouds(bags(5).points), False),
+        (PointClouds(bags(5).points, bags(5).weights, geometric=True), False),
+        (Gaussians(torch.zeros(3, 2).double(), torch.eye(2).double().expand(3, 2, 2)), False),
+    ],
+)
+def test_defaults_see_sizes_of_bags_that_vary(X: Distributions, sees: bool) -> None:
+    distances = [default_distance(X)]
+    distances += [
+        kernel.base_kernel.distance for kernel in default_kernels(bags(5)).values()
+    ] * sees
+    for distance in distances:
+        assert isinstance(distance, ScaledDistance)
+        assert distance.sizes == sees
+
+
+@pytest.mark.usefixtures("short_fits")
+def test_sizes_tell() -> None:
+    X, new = bags(60), bags(60, seed=1)
+    model = fit(DistributionGP(X, X.sizes.double().log()), progress=False)
+    error = model.predict(new)[0] - new.sizes.double().log()
+    assert error.square().mean() < 0.2 * new.sizes.double().log().var()
+
+
+def test_the_pose_selects_the_distance() -> None:
+    X = clouds(dim=2)
+    posed, rigid = SlicedWasserstein(2), RigidSlicedWasserstein(2, num_slices=20, max_degree=4)
+    distance = ScaledDistance(posed, standardize=False, learn=False, unposed=rigid)
+    assert torch.equal(distance.squared(X.pack()), posed.squared(X.pack()))
+    distance.any_pose = True
+    assert torch.equal(distance.squared(X.pack()), rigid.squared(X.pack()))
+    loaded = ScaledDistance(posed, standardize=False, learn=False, unposed=rigid)
+    loaded.load_state_dict(distance.state_dict())
+    assert loaded.any_pose
+    with pytest.raises(ValueError, match="unposed="):
+        ScaledDistance(posed).any_pose = True
+
+
+def test_the_same_distance_that_learns() -> None:
+    X = unlike()
+    distance = adapted(SlicedWasserstein(3), X.pack(), sizes=True, scales=[3.0, 1.0, 1.0])
+    learning = distance.learning()
+    torch.testing.assert_close(learning.squared(X.pack()).detach(), distance.squared(X.pack()))
+    assert learning.raw_scales.requires_grad
+    assert not distance.raw_scales.requires_grad
+    assert learning.distance is distance.distance
 
 
 def test_bad_arguments() -> None:
@@ -127,3 +304,13 @@ def test_bad_arguments() -> None:
     for bad in ([1.0, 0.0, 1.0], [1.0, float("nan"), 1.0]):
         with pytest.raises(ValueError, match="positive, finite scales"):
             distance.scales = bad
+    for number in (-1, 3):
+        with pytest.raises(ValueError, match="num_normals"):
+            ScaledDistance(SlicedWasserstein(3), num_normals=number)
+    rigid = RigidSlicedWasserstein(3, marks=1, num_slices=20, max_degree=2)
+    with pytest.raises(ValueError, match="Expected num_normals <= 1"):
+        ScaledDistance(rigid, num_normals=2)
+    with pytest.raises(ValueError, match="normals_factor > 0"):
+        distance.normals_factor = 0.0
+    with pytest.raises(ValueError, match='inputs="clouds" with sizes'):
+        ScaledDistance(SlicedWasserstein(2, inputs="gaussians"), sizes=True)

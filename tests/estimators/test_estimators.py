@@ -27,12 +27,12 @@ from gp_distributions import (
     PointClouds,
     PrecomputedDistance,
     ReferenceMeasure,
+    ScaledDistance,
     SlicedWasserstein,
     SlicedWassersteinKernel,
     SparseDistributionGP,
     fit,
 )
-from gp_distributions.distances import SizedDistance, StandardizedDistance
 from gp_distributions.distances.mmd import MMD
 from gp_distributions.estimators import (
     DistributionGPClassifier,
@@ -154,7 +154,7 @@ def test_sparse_regressor_is_the_sparse_model() -> None:
     X, y = bags(40)
     y = y + 0.1 * np.random.default_rng(0).normal(size=40)
     clouds = PointClouds.from_list(X)
-    distance = StandardizedDistance(SizedDistance(SlicedWasserstein(2, **SMALL)))
+    distance = ScaledDistance(SlicedWasserstein(2, **SMALL), learn=False, sizes=True)
     kernel = ScaleKernel(DistributionKernel(distance))
     model = SparseDistributionGP(clouds, y, kernel, num_inducing=20, seed=3)
     mean, std = fit(model, restarts=0, seed=3).predict(clouds)

@@ -7,15 +7,12 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 import torch
-from sklearn import config_context
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
-from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, train_test_split
 from sklearn.pipeline import make_pipeline
 
 from gp_distributions import (
-    CloudScaler,
     DistributionGP,
     DistributionGPClassifier,
     DistributionGPRegressor,
@@ -185,30 +182,6 @@ class TestEstimators:
 
 
 class TestPipelines:
-    def test_scaler_scales_each_block_of_bags(self) -> None:
-        scaler = CloudScaler().fit(FRAME)
-        cells = INPUTS.blocks["cells"]
-        assert isinstance(cells, PointClouds)
-        expected = MixedInputs(**INPUTS.blocks | {"cells": cells.normalize()})
-        found = scaler.transform(FRAME)
-        torch.testing.assert_close(found.pack(), expected.pack())
-        assert list(scaler.centre_) == list(scaler.scale_) == ["cells"]
-        assert scaler.get_feature_names_out().tolist() == ["age", "cells", "arm"]
-        with pytest.raises(NotFittedError):
-            CloudScaler().transform(FRAME)
-        with pytest.raises(ValueError, match="was fitted on clouds, got mixed inputs"):
-            CloudScaler().fit(BAGS).transform(INPUTS)
-
-    @pytest.mark.parametrize("given", [FRAME, BAGS], ids=["frame", "bags"])
-    def test_output_as_frames(self, given: Any) -> None:
-        """Scikit-learn turns outputs of transformers into frames, which hold no containers."""
-        expected = make_pipeline(CloudScaler(), regressor()).fit(given, Y).predict(given)
-        with config_context(transform_output="pandas"):
-            found = make_pipeline(CloudScaler(), regressor()).fit(given, Y).predict(given)
-        np.testing.assert_array_equal(found, expected)
-        pipeline = make_pipeline(CloudScaler(), regressor()).set_output(transform="pandas")
-        np.testing.assert_array_equal(pipeline.fit(given, Y).predict(given), expected)
-
     @pytest.mark.parametrize("column", ["cells", ["cells"]], ids=["name", "list"])
     def test_names_of_features_in_a_column_transformer(self, column: Any) -> None:
         options = {"num_slices": 2, "num_quantiles": 3}
@@ -216,7 +189,6 @@ class TestPipelines:
         steps = {
             "embedding": embedding,
             "gram": GramTransformer(),
-            "scaled": make_pipeline(CloudScaler(), clone(embedding)),
         }
         columns = ColumnTransformer(
             [(name, step, column) for name, step in steps.items()]
@@ -227,14 +199,13 @@ class TestPipelines:
         prefixes = {
             "embedding__embeddingtransformer": embedding.fit_transform(BAGS).shape[1],
             "gram__gramtransformer": N,
-            "scaled__embeddingtransformer": embedding.fit_transform(BAGS).shape[1],
         }
         names = [f"{prefix}{i}" for prefix, count in prefixes.items() for i in range(count)]
         assert columns.get_feature_names_out().tolist() == [*names, "age__age"]
         assert table.columns.tolist() == [*names, "age__age"]
 
     def test_searches(self) -> None:
-        pipeline = make_pipeline(CloudScaler(), regressor())
+        pipeline = make_pipeline("passthrough", regressor())
         search = GridSearchCV(
             pipeline, {"distributiongpregressor__structure": ["product", "sum"]}, cv=2
         )

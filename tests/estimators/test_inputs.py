@@ -10,7 +10,6 @@ import torch
 from scipy import sparse
 
 from gp_distributions import (
-    CloudScaler,
     DistributionGPClassifier,
     DistributionGPRegressor,
     EmbeddingTransformer,
@@ -51,8 +50,8 @@ def test_single_precision_is_converted_without_a_warning() -> None:
         assert features.dtype == np.float64
         np.testing.assert_allclose(features, expected, atol=1e-6)
     gaussians = Gaussians.from_clouds(PointClouds(X))
-    found = CloudScaler().fit_transform(gaussians.to(torch.float32))
-    assert found.dtype == torch.float64
+    found = EmbeddingTransformer(options=SMALL).fit_transform(gaussians.to(torch.float32))
+    assert found.dtype == np.float64
     targets = torch.from_numpy(Y).float()
     regressor = DistributionGPRegressor(options=SMALL, restarts=0).fit(X, targets)
     assert regressor.predict(X).dtype == np.float64
@@ -114,8 +113,8 @@ def test_bags_of_numbers(given: Any) -> None:
 
 def test_columns_of_bags_of_equal_lengths_and_in_the_plane() -> None:
     equal = pd.Series([[1.0, 2.0], [3.0, 4.0]])
-    assert CloudScaler().fit(equal).n_features_in_ == 1
-    assert CloudScaler().fit(equal.tolist()).n_features_in_ == 2  # rows of a matrix
+    assert EmbeddingTransformer().fit(equal).n_features_in_ == 1
+    assert EmbeddingTransformer().fit(equal.tolist()).n_features_in_ == 2  # rows of a matrix
     plane = pd.Series([bag.tolist() for bag in X])
     for given in (plane, plane.to_frame()):
         np.testing.assert_array_equal(
@@ -128,7 +127,7 @@ def test_columns_of_bags_of_equal_lengths_and_in_the_plane() -> None:
     "estimator",
     [
         *(DistributionGPRegressor(num_inducing=3), DistributionGPClassifier(num_inducing=3)),
-        *(EmbeddingTransformer(), GramTransformer(), CloudScaler()),
+        *(EmbeddingTransformer(), GramTransformer()),
     ],
     ids=lambda estimator: type(estimator).__name__,
 )
@@ -158,6 +157,6 @@ def test_refused_inputs(estimator: Any, given: object, message: str) -> None:
 
 def test_refused_inputs_of_fitted_estimators_and_targets() -> None:
     with pytest.raises(TypeError, match=r"in memory, .*, got ShardedClouds"):
-        CloudScaler().fit(X).transform(SHARDS)
+        EmbeddingTransformer(options=SMALL).fit(X).transform(SHARDS)
     with pytest.raises(TypeError, match="Sparse data was passed for y"):
         DistributionGPRegressor().fit(X, sparse.csr_array(Y[:, None]))

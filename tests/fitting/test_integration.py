@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from botorch.models.transforms.outcome import Log
-from cases import as_rows, random_clouds
+from cases import as_rows, halving, random_clouds
 from gpytorch.constraints import Interval
 from gpytorch.kernels import Kernel, ScaleKernel
 from gpytorch.likelihoods import GaussianLikelihood
@@ -34,7 +34,7 @@ from gp_distributions import (
     save,
 )
 from gp_distributions.kernels.covariances import covariance
-from gp_distributions.models import NormalizeClouds, SamplingNoiseLikelihood
+from gp_distributions.models import SamplingNoiseLikelihood
 from gp_distributions.models.ensemble import Ensemble
 from gp_distributions.warnings import UndeterminedWarning
 
@@ -332,7 +332,7 @@ class TestModel:
         )
 
     def test_conditioning_weights_members_anew(self) -> None:
-        transform = NormalizeClouds.from_data(CLOUDS[:T])
+        transform = halving(ROWS.shape[-1])
         model = integrate_hyperparameters(make(input_transform=transform))
         wide = ROWS[:T].shape[-1] + 6
         more = model.condition_on_observations(

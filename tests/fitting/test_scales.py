@@ -36,7 +36,7 @@ def bags(num: int = 30, dim: int = 4, seed: int = 0) -> tuple[PointClouds, Tenso
 
 def kernel(dim: int = 4, **options: int) -> ScaleKernel:
     distance = SlicedWasserstein(dim, num_slices=15, num_quantiles=10)
-    return ScaleKernel(DistributionKernel(ScaledDistance(distance)))
+    return ScaleKernel(DistributionKernel(ScaledDistance(distance, standardize=False)))
 
 
 def scales_of(model: DistributionGP) -> Tensor:

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from gp_distributions import (
-    CloudScaler,
     DistributionGPRegressor,
+    EmbeddingTransformer,
     MixedInputs,
     PointClouds,
     ShardedClouds,
@@ -138,13 +138,14 @@ def test_columns_of_bags(kind):
         expected = PointClouds.from_list(bags)
         assert PointClouds.from_list(frame["bags"]) == expected
         for given in (frame["bags"], frame):
-            scaler = CloudScaler().fit(given)
-            assert scaler.n_features_in_ == expected.dim
-            assert scaler.transform(given) == CloudScaler().fit_transform(expected)
+            transformer = EmbeddingTransformer()
+            found = transformer.fit_transform(given)
+            assert transformer.n_features_in_ == expected.dim
+            np.testing.assert_array_equal(found, EmbeddingTransformer().fit_transform(expected))
     equal = kind({"bags": [[1.0, 2.0], [3.0, 4.0]]})["bags"]
-    assert CloudScaler().fit(equal).n_features_in_ == 1
+    assert EmbeddingTransformer().fit(equal).n_features_in_ == 1
     with pytest.raises(ValueError, match=r"Bag 1: expected real numbers, got None"):
-        CloudScaler().fit(kind({"bags": [[1.0], None]})["bags"])
+        EmbeddingTransformer().fit(kind({"bags": [[1.0], None]})["bags"])
 
 
 PATIENTS = {

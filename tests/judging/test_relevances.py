@@ -9,7 +9,6 @@ from torch import Tensor
 
 import gp_distributions as gd
 from gp_distributions.judging import Relevance, RelevanceEntry
-from gp_distributions.models import NormalizeClouds
 
 pytestmark = pytest.mark.usefixtures("short_fits")
 
@@ -106,18 +105,6 @@ def test_sensitivity_aggregates_gradients() -> None:
     torch.testing.assert_close(sensitivities(gd.relevance(model)), expected)
 
 
-def test_sensitivity_with_input_transforms() -> None:
-    X, y = bags(12)
-    X = gd.PointClouds(X.points * torch.tensor([1.0, 100.0, 0.01]) + 50)
-    transform = NormalizeClouds.from_data(X)
-    model = gd.DistributionGP(X, y, kernel(), input_transform=transform).eval()
-    expected = aggregated(gd.sensitivity(model, X).mean_points, X.points)
-    found = gd.relevance(model)
-    torch.testing.assert_close(sensitivities(found), expected)
-    normalised = gd.relevance(gd.DistributionGP(X.normalize(), y, kernel()))
-    torch.testing.assert_close(sensitivities(found), sensitivities(normalised))
-
-
 def test_designs_that_decode_to_clouds() -> None:
     design = torch.rand(16, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     corners = torch.tensor([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]]).double()
@@ -158,15 +145,13 @@ def test_several_outputs_count_alike(model: type[gd.DistributionGP]) -> None:
     torch.testing.assert_close(sensitivities(copies), sensitivities(single) / y.std())
 
 
-@pytest.mark.parametrize("normalised", [False, True])
-def test_mixed_inputs(normalised: bool) -> None:
+def test_mixed_inputs() -> None:
     X, y = bags(60)
     age = torch.randn(60, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
     arm = ["drug" if i % 3 else "placebo" for i in range(60)]
     frame = {"age": 50 + 10 * age, "arm": arm}
     inputs = gd.MixedInputs(cells=X, covariates=frame)
-    transform = NormalizeClouds.from_data(inputs) if normalised else None
-    model = gd.fit(gd.DistributionGP(inputs, y + age, input_transform=transform))
+    model = gd.fit(gd.DistributionGP(inputs, y + age))
     found = {entry.name: entry for entry in gd.relevance(model, names={"cells": "abc"}).entries}
     assert list(found) == [
         *("cells", "cells: a", "cells: b", "cells: c"),
@@ -199,7 +184,7 @@ def test_gaussians_and_mixtures() -> None:
 
 def test_scales_and_coordinates_that_rotate() -> None:
     X, y = bags(12)
-    scaled = gd.ScaledDistance(gd.SlicedWasserstein(3, num_slices=10))
+    scaled = gd.ScaledDistance(gd.SlicedWasserstein(3, num_slices=10), standardize=False)
     scaled.scales = [1.0, 2.0, 1.0]
     found = gd.relevance(gd.DistributionGP(X, y, gd.DistributionKernel(scaled)))
     torch.testing.assert_close([e.scale for e in found.coordinates], scaled.scales.tolist())

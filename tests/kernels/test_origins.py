@@ -99,7 +99,7 @@ class TestInnerProducts:
 
     def test_of_learned_scales(self) -> None:
         """The origin is scaled like all other clouds, and gradients reach the scales."""
-        distance = ScaledDistance(MMD(2, kernel="linear"))
+        distance = ScaledDistance(MMD(2, kernel="linear"), standardize=False)
         distance.scales = [3.0, 1.0]
         kernel = linear(distance, ORIGINS)
         features = distance.embed(ROWS) - distance.embed(ORIGINS).mean(0)

@@ -9,14 +9,13 @@ from botorch.acquisition.objective import LinearMCObjective
 from botorch.acquisition.thompson_sampling import PathwiseThompsonSampling
 from botorch.exceptions.errors import UnsupportedError
 from botorch.sampling.pathwise import draw_matheron_paths, gen_kernel_features
-from cases import DISTANCES, as_rows, random_clouds
+from cases import DISTANCES, as_rows, halving, random_clouds
 from gpytorch.kernels import Kernel, ScaleKernel
 from torch import Tensor
 
 from gp_distributions import DistributionGP, DistributionKernel, SlicedWasserstein
 from gp_distributions.kernels import PowerExponential, Profile, RationalQuadratic, StudentT
 from gp_distributions.kernels.profiles import PROFILES
-from gp_distributions.models import NormalizeClouds
 
 # No padding, because finite differences would make its weights negative.
 ROWS = as_rows(random_clouds(20, sizes=(8, 8)))
@@ -109,7 +108,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "one output": {},
     "two outputs": {"targets": TWO},
     "known noise": {"train_Yvar": torch.linspace(0.01, 0.3, 14).double()},
-    "normalised": {"input_transform": NormalizeClouds(torch.ones(2).double(), 2.0)},
+    "transformed": {"input_transform": halving(ROWS.shape[-1])},
 }
 
 

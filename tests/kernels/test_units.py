@@ -5,9 +5,8 @@ import torch
 from gpytorch.kernels import Kernel, RBFKernel
 
 import gp_distributions as gd
-from gp_distributions.distances import Distance, StandardizedDistance
+from gp_distributions.distances import Distance
 from gp_distributions.kernels.units import unit_findings
-from gp_distributions.models import NormalizeClouds
 from gp_distributions.warnings import UnitsWarning
 
 UNITS = torch.tensor([1.0, 30.0, 0.0], dtype=torch.float64)
@@ -42,14 +41,12 @@ def test_fits_warn_once_of_the_coordinate() -> None:
 def test_fits_of_default_kernels_and_normalised_clouds_do_not_warn() -> None:
     two = gd.PointClouds(X.points[..., :2])
     gd.fit(gd.DistributionGP(two, Y), restarts=0)  # a warning would be an error
-    transform = NormalizeClouds.from_data(two)
-    gd.fit(gd.DistributionGP(two, Y, kernel(2), input_transform=transform), restarts=0)
+    gd.fit(gd.DistributionGP(two.normalize(), Y, kernel(2)), restarts=0)
 
 
 def test_only_distances_that_add_coordinates_in_their_units() -> None:
     sliced = gd.SlicedWasserstein(3, num_slices=5, num_quantiles=5)
     assert len(findings(sliced)) == 1
-    assert not findings(StandardizedDistance(sliced))
     assert not findings(gd.ScaledDistance(sliced))
     assert not findings(gd.Hellinger(3, support=X.points[0]))
     assert unit_findings(gd.MMDKernel(3), X, X.pack())

@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from botorch.models.transforms.input import ChainedInputTransform
 from gpytorch.kernels import ScaleKernel
 from torch import Tensor
 
@@ -30,7 +29,7 @@ from gp_distributions import (
 )
 from gp_distributions.kernels import BlockKernel
 from gp_distributions.kernels.mixed import STRUCTURES
-from gp_distributions.models import NormalizeClouds, SamplingNoiseLikelihood
+from gp_distributions.models import SamplingNoiseLikelihood
 
 pytestmark = pytest.mark.usefixtures("short_fits")
 
@@ -221,25 +220,6 @@ class TestFiles:
             loaded = load(tmp_path / "model")
             assert loaded.encoding == model.encoding
             assert all(map(np.array_equal, loaded.predict(inputs[TRAIN:]), expected))
-
-
-class TestNormalization:
-    def test_per_block(self, tmp_path: Path) -> None:
-        nerves = PointClouds(3 + 5 * CELLS.points[..., :1], CELLS.weights)
-        two = MixedInputs(cells=CELLS, nerves=nerves, age=FRAME["age"])
-        transform = ChainedInputTransform(
-            cells=NormalizeClouds.from_data(two, block="cells"),
-            nerves=NormalizeClouds.from_data(two, block="nerves"),
-        )
-        normal = MixedInputs(cells=CELLS.normalize(), nerves=nerves.normalize(), age=FRAME["age"])
-        model = DistributionGP(two[:TRAIN], Y[:TRAIN], input_transform=transform)
-        by_hand = DistributionGP(normal[:TRAIN], Y[:TRAIN])
-        same(model.predict(two[TRAIN:]), by_hand.predict(normal[TRAIN:]))
-        rows = two.pack()
-        torch.testing.assert_close(transform.untransform(transform(rows)), rows)
-        save(model, tmp_path / "model")
-        loaded = load(tmp_path / "model")
-        same(loaded.predict(two[TRAIN:]), model.predict(two[TRAIN:]))
 
 
 class TestBayesianOptimisation:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from botorch.models.transforms.outcome import Standardize
-from cases import as_rows, random_clouds
+from cases import as_rows, halving, random_clouds
 from gpytorch.kernels import ScaleKernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
 from gpytorch.mlls import ExactMarginalLogLikelihood
@@ -23,7 +23,6 @@ from gp_distributions import (
     load,
     save,
 )
-from gp_distributions.models import NormalizeClouds
 from gp_distributions.models.pieces import SampledPieces
 
 CLOUDS = random_clouds(70, sizes=(5, 20))
@@ -265,7 +264,7 @@ class TestHyperparameters:
         centred(TARGETS[:60].unsqueeze(-1) * 2 - 1)
         part = {
             "covar_module": gaussian,
-            "input_transform": NormalizeClouds(torch.ones(2).double(), scale=2.0),
+            "input_transform": halving(ROWS.shape[-1]),
             "outcome_transform": centred.eval(),
         }[name]
         model = make_sparse(num_inducing=20)
@@ -337,7 +336,7 @@ class TestInputs:
         assert posterior.rsample().dtype == torch.float32
 
     def test_input_transforms(self) -> None:
-        transform = NormalizeClouds.from_data(BAGS[:60])
+        transform = halving(ROWS.shape[-1])
         model = make_sparse(num_inducing=20, input_transform=transform)
         other = set_values(
             SparseDistributionGP(transform(ROWS[:60]), TARGETS[:60], make_kernel(), num_inducing=20)

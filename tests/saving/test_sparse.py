@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from cases import as_rows, random_clouds
+from cases import as_rows, halving, random_clouds
 from gpytorch.kernels import ScaleKernel
 
 from gp_distributions import (
@@ -16,7 +16,6 @@ from gp_distributions import (
     load,
     save,
 )
-from gp_distributions.models import NormalizeClouds
 
 CLOUDS = random_clouds(60, sizes=(5, 20))
 ROWS = as_rows(CLOUDS)
@@ -29,7 +28,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "sampling-noise": {"sampling_noise": True},
     "known": {"train_Yvar": 0.1 + TARGETS[:50] ** 2},
     "several-known": {"train_Y": SEVERAL[:50], "train_Yvar": 0.1 + SEVERAL[:50] ** 2},
-    "input-transform": {"input_transform": NormalizeClouds(torch.ones(2).double(), scale=3.0)},
+    "input-transform": {"input_transform": halving(ROWS.shape[-1])},
     "untransformed": {"outcome_transform": None},
 }
 

@@ -5,12 +5,12 @@ from cases import random_rows
 
 from gp_distributions import RigidSlicedWasserstein, ScaledDistance, SlicedWasserstein
 from gp_distributions.distances.embedded_rows import EmbeddedRows
-from gp_distributions.fitting.scales import AdditiveDistances
+from gp_distributions.fitting.scales import AdditiveDistance
 
 
 def test_sums_over_coordinates() -> None:
     rows = random_rows(5)
-    distance = ScaledDistance(SlicedWasserstein(2))
+    distance = ScaledDistance(SlicedWasserstein(2), standardize=False)
     distance.scales = [2.0, 1.0]
     before = distance.raw_scales.clone()
     factors = torch.ones(2, rows.shape[-1]).double()
@@ -20,7 +20,7 @@ def test_sums_over_coordinates() -> None:
         scale.square() * distance.distance.squared(rows * factor)
         for scale, factor in zip(distance.scales, factors, strict=True)
     )
-    sums = AdditiveDistances(distance)
+    sums = AdditiveDistance(distance)
     for held in (EmbeddedRows(rows), EmbeddedRows(rows.expand(3, *rows.shape))):
         for _ in range(2):
             found = sums(held)
@@ -36,15 +36,17 @@ def test_it_is_exact_for_the_means() -> None:
     """Of point masses, sliced Wasserstein distances are sums over coordinates."""
     points = torch.randn(6, 4, generator=torch.Generator().manual_seed(0)).double()
     rows = torch.cat([points, torch.ones(6, 1)], dim=-1)
-    distance = ScaledDistance(SlicedWasserstein(4))
+    distance = ScaledDistance(SlicedWasserstein(4), standardize=False)
     distance.scales = [1.0, 2.0, 3.0, 4.0]
-    found = AdditiveDistances(distance)(EmbeddedRows(rows))
+    found = AdditiveDistance(distance)(EmbeddedRows(rows))
     torch.testing.assert_close(found, distance.squared(rows))
 
 
 def test_coordinates_that_rotate_together_are_one_term() -> None:
     rows = torch.rand(4, 16, generator=torch.Generator().manual_seed(0)).double()
-    distance = ScaledDistance(RigidSlicedWasserstein(3, marks=1, num_slices=20, max_degree=2))
+    distance = ScaledDistance(
+        RigidSlicedWasserstein(3, marks=1, num_slices=20, max_degree=2), standardize=False
+    )
     distance.scales = [1.0, 1.0, 1e-9]
-    found = AdditiveDistances(distance)(EmbeddedRows(rows))
+    found = AdditiveDistance(distance)(EmbeddedRows(rows))
     torch.testing.assert_close(found, distance.squared(rows))
