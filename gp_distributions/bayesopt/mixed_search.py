@@ -22,11 +22,10 @@ from gp_distributions.bayesopt.parts import (
     Plain,
     read_part,
 )
-from gp_distributions.bayesopt.pool import PoolLookUp
+from gp_distributions.bayesopt.pool import Asked, with_candidates
 from gp_distributions.bayesopt.priors import covariate_lengthscale_priors
 from gp_distributions.bayesopt.proposing import derived_seed
 from gp_distributions.bayesopt.records import candidate_key
-from gp_distributions.distances.evaluation import looking_up
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.kernels.mixed import Structure, mixed_kernel
 from gp_distributions.measures.arrays import integer
@@ -250,15 +249,15 @@ class MixedSearch(AlternatingSearch):
 
     def alternation(self, acquisition: AcquisitionFunction, taken: Tensor) -> Alternation:
         """Returns the alternation, which looks distances of pools up."""
-        look_ups: list[tuple[int, PoolLookUp]] = []
+        several: list[tuple[int, Asked]] = []
         moving: list[int] = []
         limits = [taken.new_zeros(2, 0)]
         moves: dict[str, ContinuousPart] = {}
         for name, place in self._places.items():
             part, first = place.part, place.states.start
             if isinstance(part, FinitePart):
-                look_up = part.look_up(acquisition, self.encoding.columns[name])
-                look_ups += [] if look_up is None else [(first, look_up)]
+                asked = part.asked(acquisition, self.encoding.columns[name])
+                several += [] if asked is None else [(first, asked)]
             elif isinstance(part, ContinuousPart) and part.moving:
                 moves[name] = part
                 moving += [first + column for column in part.moving]
@@ -266,18 +265,14 @@ class MixedSearch(AlternatingSearch):
                 limits.append(bounds.to(taken))
         # Distances of shapes that do not move can be looked up.
         constant = all(isinstance(self.encoding.blocks[n], CovariateEncoding) for n in moves)
-        for _, look_up in look_ups:
-            look_up.constant = constant
-
-        def known(*args: Any) -> Tensor | None:
-            found = (look_up(*args) for _, look_up in look_ups)
-            return next((squared for squared in found if squared is not None), None)
+        for _, asked in several:
+            asked.constant = constant
+        knowing = with_candidates(acquisition, [asked for _, asked in several])
 
         def value(states: Tensor) -> Tensor:
-            for column, look_up in look_ups:
-                look_up.batch = states[:, 0, column].detach().long()
-            with looking_up(known if look_ups else None):
-                values = acquisition(self._inputs(states))
+            for column, asked in several:
+                asked.indices = states[:, 0, column].detach().long()
+            values = knowing(self._inputs(states))
             for name, part in moves.items():
                 if part.cost is not None:
                     values = values - part.cost(states[..., self._places[name].states])

@@ -17,7 +17,7 @@ from gpytorch.kernels import Kernel, ScaleKernel
 from torch import Tensor
 
 from gp_distributions.bayesopt.free_shapes import Penalty, check_bounds
-from gp_distributions.bayesopt.pool import PoolLookUp
+from gp_distributions.bayesopt.pool import Asked
 from gp_distributions.distances.base import Distance
 from gp_distributions.distances.embedded_rows import EmbeddedRows
 from gp_distributions.distances.principal import PrincipalDistance
@@ -220,8 +220,8 @@ class FinitePart(Part):
         every = torch.arange(len(self.choices())).to(states).expand(len(states), -1)
         return every.unsqueeze(-1), every >= 0
 
-    def look_up(self, module: torch.nn.Module, columns: Columns) -> PoolLookUp | None:
-        """Returns a look-up of the distances of candidates, by their position among the choices.
+    def asked(self, module: torch.nn.Module, columns: Columns) -> Asked | None:
+        """Returns what looks distances of candidates up, by their position among the choices.
 
         Args:
             module: An acquisition function.
@@ -229,7 +229,7 @@ class FinitePart(Part):
                 ``None`` for all columns.
 
         Returns:
-            The look-up, or ``None`` if distances are computed whenever they are needed.
+            It, or ``None`` if distances are computed whenever they are needed.
         """
         return None
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from botorch.acquisition import AcquisitionFunction
 from torch import Tensor
 
 from gp_distributions.bayesopt.proposing import one_by_one
-from gp_distributions.distances.base import Distance
-from gp_distributions.distances.evaluation import looking_up, representations
+from gp_distributions.distances.base import Distance, DistanceWrapper
+from gp_distributions.distances.embedded_rows import EmbeddedRows, Rows, rows_of
 from gp_distributions.distances.principal import PrincipalDistance
 from gp_distributions.kernels.reading import distribution_kernels
 from gp_distributions.measures import PointClouds
@@ -21,14 +21,20 @@ from gp_distributions.measures.arrays import integer
 from gp_distributions.measures.kinds import Distributions, as_rows, kind_of
 from gp_distributions.rows.clouds import drop_copies, pad_rows
 from gp_distributions.rows.columns import Columns
-from gp_distributions.rows.fingerprint import fingerprint
 from gp_distributions.rows.layout import Block
+
+ModuleT = TypeVar("ModuleT", bound=torch.nn.Module)
 
 # Number of candidates that are embedded at a time, and per matrix product, so that features of the
 # latter fit into the cache.
 _BLOCK, _STRIP = 1024, 32
 # Number of bytes for features of candidates.
 _MEMORY = 2.0**31
+# Attributes of modules that are no settings.
+_INTERNAL = {
+    *vars(torch.nn.Module()),
+    *("_priors", "_constraints", "_added_loss_terms", "memory", "warm_starts"),
+}
 
 
 class Pool:
@@ -80,101 +86,257 @@ class Pool:
         self.block = None if isinstance(candidates, Tensor) else Block(str(kind), candidates.dim)
         self.labels = getattr(candidates, "labels", None)
         self.memory = memory
-        self._tables: dict[Hashable, Table] = {}
+        self._known: list[Candidates] = []
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def clear(self) -> None:
         """Forget all distances and features of the candidates."""
-        self._tables.clear()
+        self._known.clear()
 
-    def look_up(self, module: torch.nn.Module, columns: Columns = None) -> PoolLookUp:
-        """Return a look-up of distances for the kernels of a module, for use with ``looking_up``.
+    def asked(self, module: torch.nn.Module, columns: Columns = None) -> Asked:
+        """Return what knows the distances of the kernels of a module, for :func:`with_candidates`.
 
         Args:
             module: An acquisition function or a model.
             columns: Columns of the inputs of the kernels that hold the candidates; ``None`` if the
                 candidates are whole inputs.
         """
-        tables: dict[Hashable, Table] = {}
-        found: list[Table] = []
+        used: list[Candidates] = []
+        asked = Asked()
         for kernel, block in distribution_kernels(module):
             inside = block if columns is None else Block(block.kind, block.dim)
-            key = fingerprint(kernel.distance), inside
-            if key in self._tables:
-                tables[key] = self._tables[key]
+            distance = kernel.distance
+            known = _first(used, distance, inside) or _first(self._known, distance, inside)
             if columns is None or block.columns == columns:
-                if key not in tables:
-                    distance, rows = kernel.distance, inside.select(self.rows)
-                    principal = isinstance(distance, PrincipalDistance)
-                    base = (
-                        tables.get((fingerprint(distance.distance), inside)) if principal else None
-                    )
-                    tables[key] = Table(distance, rows, self.memory, base)
-                found.append(tables[key])
-        # The tables of other columns stay, because several parts of a candidate may be in the same
-        # pool. Those that the module does not use belong to the distances of earlier models.
-        self._tables = tables
-        return PoolLookUp(found)
+                if known is None:
+                    base = distance.distance if isinstance(distance, PrincipalDistance) else None
+                    outer = None if base is None else _first(used, base, inside)
+                    known = Candidates(distance, inside, self.rows, self.memory, outer)
+                asked.known.setdefault(distance, known)
+            if known is not None and known not in used:
+                used.append(known)
+        # Those of other columns stay, because several parts of a candidate may be in the same pool.
+        # Those that the module does not use belong to the distances of earlier models.
+        self._known = used
+        return asked
 
 
-class Table:
-    """Squared distances between the candidates of a pool and all other clouds seen so far.
+class Asked:
+    """The candidates of a pool that are being evaluated.
 
-    Each of these clouds has a place; that of the candidates themselves is 0.
+    Attributes:
+        indices: Their numbers in the pool, one for each batch element.
+        rows: Their rows, which are not compared if a kernel sees this tensor itself.
+        constant: Whether candidates do not move, although the inputs that hold them require a gradient.
+        known: What is known of all candidates, for each distance of a model.
+    """
+
+    def __init__(self) -> None:
+        self.indices = torch.tensor([])
+        self.rows = torch.tensor([])
+        self.constant = False
+        self.known: dict[Distance, Candidates] = {}
+
+
+def with_candidates(module: ModuleT, several: Sequence[Asked]) -> ModuleT:
+    """Return a module that shares everything with another, except that its kernels look distances up.
 
     Args:
-        distance: The distance, which is copied.
-        rows: The ``N`` candidates, with only the columns that the distance reads.
+        module: An acquisition function.
+        several: The candidates of each pool. Their indices are set before each evaluation.
+    """
+    found: dict[torch.nn.Module, torch.nn.Module] = {}
+    for distance in dict.fromkeys(distance for asked in several for distance in asked.known):
+        sources = [(asked, asked.known[distance]) for asked in several if distance in asked.known]
+        found[distance] = PoolDistance(distance, sources)
+    return _with_parts(module, found)
+
+
+def _with_parts(module: ModuleT, found: dict[torch.nn.Module, torch.nn.Module]) -> ModuleT:
+    """Return a module with some parts of its parts replaced; all others are shared."""
+    if module not in found:
+        own = module._modules
+        parts = {n: part and _with_parts(part, found) for n, part in own.items()}
+        other = module
+        if any(parts[name] is not part for name, part in own.items()):
+            other = object.__new__(type(module))
+            vars(other).update(vars(module))
+            kept = {name: dict(vars(module)[name]) for name in ("_parameters", "_buffers")}
+            vars(other).update(kept, _modules=parts)
+        found[module] = other
+    replaced: Any = found[module]
+    return replaced
+
+
+class PoolDistance(DistanceWrapper):
+    """A distance that looks squared distances of the candidates that are being evaluated up.
+
+    BoTorch joins every candidate of a batch with the same pending points, baseline points and training
+    rows. Each position along the second to last axis therefore holds either the candidates, one for each
+    batch element, or the same cloud in all batch elements. For any other rows, the distance computes.
+
+    Args:
+        distance: The distance, which gives the same results.
+        sources: Candidates that are being evaluated, and what this distance knows of them.
+    """
+
+    transparent = True
+
+    def __init__(self, distance: Distance, sources: Sequence[tuple[Asked, Candidates]]) -> None:
+        super().__init__(distance)
+        self.sources = sources
+        self.train(distance.training)
+
+    @property
+    def ard_num_dims(self) -> int | None:  # type: ignore[override]
+        """Number of lengthscales of a kernel."""
+        return self.distance.ard_num_dims
+
+    def represent(self, points: Tensor, weights: Tensor) -> Tensor:
+        """Represent clouds as the distance does."""
+        return self.distance.represent(points, weights)
+
+    def squared_norms(self, rows: Rows) -> Tensor:
+        """Compute squared distances to the origin of inner products of the distance."""
+        return self.distance.squared_norms(rows)
+
+    def forward(self, x1: Rows, x2: Rows | None = None, *, diag: bool = False) -> Tensor:
+        """Look squared distances up, or compute them."""
+        x2 = x1 if x2 is None else x2
+        for asked, known in [] if diag else self.sources:
+            first = self._places(asked, known, x1)
+            second = first if x2 is x1 or first is None else self._places(asked, known, x2)
+            if first is None or second is None or (first.all() and second.all()):
+                continue
+            squared = known.squared[asked.indices]
+            found = squared[:, None, second]
+            if first.any():
+                fixed = known.between[first][:, second] if second.any() else 0
+                found = found * (first == 0)[:, None] + squared[:, first, None] * (second == 0)
+                found = found + fixed
+            batch_shape = torch.broadcast_shapes(*(rows_of(x).shape[:-2] for x in (x1, x2)))
+            found = found.reshape(len(found), *[1] * (len(batch_shape) - 1), *found.shape[1:])
+            return found.expand(*batch_shape, -1, -1)
+        return self.distance(x1, x2, diag=diag)
+
+    def represented(self, rows: Rows) -> Tensor:
+        """Look the features of rows that hold candidates up, or compute them."""
+        given = rows_of(rows)
+        for asked, known in self.sources if self.ard_num_dims else []:
+            places = self._places(asked, known, rows)
+            if places is None or places.all():
+                continue
+            found = known.features[asked.indices].reshape(len(given), *[1] * (given.dim() - 2), -1)
+            return torch.where((places == 0).unsqueeze(-1), found, known.features_at(places))
+        return self.distance.represented(rows)
+
+    def _places(self, asked: Asked, known: Candidates, held: Rows) -> Tensor | None:
+        """Return the number of each position of rows among known clouds, if each has one."""
+        rows = rows_of(held)
+        width, axes = rows.shape[-1], rows.dim() - 2
+        if (rows.requires_grad and not asked.constant) or width < known.rows.shape[-1]:
+            return None
+        rows = rows.detach()
+        if rows.numel() == asked.rows.numel() and rows.data_ptr() == asked.rows.data_ptr():
+            return torch.zeros(1, dtype=torch.long, device=rows.device)
+        indices = asked.indices
+        if (once := drop_copies(rows)).dim() == 2 and (len(indices) > 1 or not axes):
+            if isinstance(held, EmbeddedRows):  # such as the training rows of a model
+                return held.derived(("places", known), lambda: known.places(once))
+            return known.places(once)
+        if len(rows) != len(indices):
+            return None
+        candidates = pad_rows(known.rows[indices], width)
+        candidates = candidates.reshape(len(rows), *[1] * (axes - 1), width)
+        first = rows[(0,) * axes]
+        moving = torch.stack([(row == candidates).all() for row in rows.unbind(-2)])
+        for place in (~moving).nonzero().flatten().tolist():
+            if not (rows[..., place, :] == first[place]).all():
+                return None
+        places = torch.zeros_like(moving, dtype=torch.long)
+        if not moving.all():
+            places[~moving] = known.places(first[~moving])
+        return places
+
+
+class Candidates:
+    """What a pool knows of its candidates for one distance: features, and distances to other clouds.
+
+    Each other cloud that was seen has a number; that of the candidates themselves is 0.
+
+    Args:
+        distance: The distance, of which a copy is kept.
+        block: What the distance reads.
+        rows: The ``N`` candidates.
         memory: Number of bytes available for the features of the candidates.
-        base: The table of the distance whose principal components are compared, if there is one.
+        base: Candidates for the distance whose principal components are compared, if there are any.
     """
 
     def __init__(
-        self, distance: Distance, rows: Tensor, memory: float, base: Table | None = None
+        self,
+        distance: Distance,
+        block: Block,
+        rows: Tensor,
+        memory: float,
+        base: Candidates | None = None,
     ) -> None:
+        self._given = distance
         # Later changes of the parameters do not affect a copy.
         self.distance = copy.deepcopy(distance).requires_grad_(False)
-        self.fingerprint = fingerprint(distance)
-        self.rows = rows
+        self.block = block
+        self.rows = block.select(rows)
         self.squared = rows.new_zeros(len(rows), 1)
         self._memory = memory
         self._base = base
         self._centre = rows.new_zeros(())
         self._kept: list[tuple[Tensor, Tensor]] = []
-        self._places: dict[bytes, int] = {}
-        self._known = rows[:0]
+        self._numbers: dict[bytes, int] = {}
+        self._others = self.rows[:0]
         self._points: list[Tensor] = []
         self._between = rows.new_zeros(1, 1)
 
+    def serves(self, distance: Distance, block: Block) -> bool:
+        """Whether these are the candidates for a distance with the same settings, and its block."""
+        if block != self.block:
+            return False
+        parts = [[*each.modules()] for each in (self._given, self.distance, distance)]
+        if len({len(each) for each in parts}) > 1:
+            return False
+        return all(
+            type(given) is type(other)
+            and _settings(given) == _settings(other)
+            and _same_tensors(kept, other)
+            for given, kept, other in zip(*parts, strict=True)
+        )
+
     @torch.no_grad()
     def places(self, rows: Tensor) -> Tensor:
-        """Return the places of ``M`` clouds in the table, after adding those that it lacks."""
+        """Return the numbers of ``M`` clouds, after adding those that are new."""
         keys = [row.tobytes().rstrip(b"\0") for row in rows.cpu().numpy()]  # without padding
-        new = {key: i for i, key in enumerate(keys) if key not in self._places}
+        new = {key: i for i, key in enumerate(keys) if key not in self._numbers}
         if new:
             added = rows[list(new.values())]
-            with looking_up(None):
-                # One cloud at a time: matrix products with several columns are rounded differently. A
-                # search sees clouds one by one, but all of them at once when it is resumed, and it must
-                # then choose the same candidates.
-                points = [representations(self.distance, row) for row in added.split(1)]
-                columns = torch.cat([self._compared(*block, points) for block in self._blocks()])
-            width = max(rows.shape[-1], self._known.shape[-1])
-            self._known = torch.cat([pad_rows(self._known, width), pad_rows(added, width)])
+            # One cloud at a time: matrix products with several columns are rounded differently. A
+            # search sees clouds one by one, but all of them at once when it is resumed, and it must
+            # then choose the same candidates.
+            points = [self.distance.represented(row) for row in added.split(1)]
+            columns = torch.cat([self._compared(*block, points) for block in self._blocks()])
+            width = max(rows.shape[-1], self._others.shape[-1])
+            self._others = torch.cat([pad_rows(self._others, width), pad_rows(added, width)])
             self.squared = torch.cat([self.squared, columns], dim=-1)
             if self.distance.ard_num_dims:
                 self._points += points
-            self._places |= {key: len(self._places) + i for i, key in enumerate(new, start=1)}
-        return torch.tensor([self._places[key] for key in keys], device=rows.device).long()
+            self._numbers |= {key: len(self._numbers) + i for i, key in enumerate(new, start=1)}
+        return torch.tensor([self._numbers[key] for key in keys], device=rows.device).long()
 
     @property
     def between(self) -> Tensor:
-        """Squared distances between the clouds of two places, zero for candidates."""
-        if len(self._between) <= len(self._known):
-            with looking_up(None), torch.no_grad():
-                found = self.distance.squared(self._known)
+        """Squared distances between the clouds of two numbers, zero for candidates."""
+        if len(self._between) <= len(self._others):
+            with torch.no_grad():
+                found = self.distance.squared(self._others)
             self._between = torch.nn.functional.pad(found, (1, 0, 1, 0))
         return self._between
 
@@ -184,7 +346,7 @@ class Table:
         return torch.cat([found + self._centre for found, _ in self._blocks()])
 
     def features_at(self, places: Tensor) -> Tensor:
-        """Return the features of the clouds of ``M`` places, ``M x D``, zero for candidates."""
+        """Return the features of the clouds of ``M`` numbers, ``M x D``, zero for candidates."""
         zero = torch.zeros_like(self.features[:1])
         return torch.cat([zero, *self._points])[places]
 
@@ -221,86 +383,7 @@ class Table:
                 yield self.distance.project(found) + self.distance.project(self._base._centre)
         else:
             for part in self.rows.split(_BLOCK):
-                yield representations(self.distance, part)
-
-
-class PoolLookUp:
-    """Looks up the squared distances of the candidates that are being evaluated, or their features.
-
-    BoTorch joins every candidate of a batch with the same pending points, baseline points and training
-    rows. Each position along the second to last axis therefore holds either the candidates, one for each
-    batch element, or the same cloud in all batch elements. For any other rows, the look-up returns
-    ``None`` and the distance is computed.
-
-    Args:
-        tables: Tables of the distances of a model's kernels.
-
-    Attributes:
-        batch: Indices of the candidates that are being evaluated.
-        asked: Rows of these candidates, which are not compared if a kernel sees this tensor itself.
-        constant: Whether candidates do not move, although the inputs that hold them require a gradient.
-    """
-
-    def __init__(self, tables: Sequence[Table]) -> None:
-        self._tables = tables
-        self.batch = torch.tensor([])
-        self.constant = False
-        self.asked = torch.tensor([])
-
-    def __call__(self, distance: Any, x1: Tensor, x2: Tensor | None, diag: bool) -> Tensor | None:
-        """Return squared distances, or ``None`` if they have to be computed."""
-        known = [] if diag else [t for t in self._tables if t.fingerprint == fingerprint(distance)]
-        if x2 is None:
-            return self._features(known, x1) if distance.ard_num_dims else None
-        for table in known:
-            first = self._places(table, x1)
-            second = first if x2 is x1 or first is None else self._places(table, x2)
-            if first is None or second is None or (first.all() and second.all()):
-                continue
-            squared = table.squared[self.batch]
-            found = squared[:, None, second]
-            if first.any():
-                fixed = table.between[first][:, second] if second.any() else 0
-                found = found * (first == 0)[:, None] + squared[:, first, None] * (second == 0)
-                found = found + fixed
-            batch_shape = torch.broadcast_shapes(x1.shape[:-2], x2.shape[:-2])
-            found = found.reshape(len(found), *[1] * (len(batch_shape) - 1), *found.shape[1:])
-            return found.expand(*batch_shape, -1, -1)
-        return None
-
-    def _features(self, tables: Sequence[Table], rows: Tensor) -> Tensor | None:
-        """Return the features of rows that hold candidates."""
-        for table in tables:
-            places = self._places(table, rows)
-            if places is None or places.all():
-                continue
-            found = table.features[self.batch].reshape(len(rows), *[1] * (rows.dim() - 2), -1)
-            return torch.where((places == 0).unsqueeze(-1), found, table.features_at(places))
-        return None
-
-    def _places(self, table: Table, rows: Tensor) -> Tensor | None:
-        """Return the place in the table of each position of ``rows``, if each has one."""
-        width, axes = rows.shape[-1], rows.dim() - 2
-        if (rows.requires_grad and not self.constant) or width < table.rows.shape[-1]:
-            return None
-        rows = rows.detach()
-        if rows.numel() == self.asked.numel() and rows.data_ptr() == self.asked.data_ptr():
-            return torch.zeros(1, dtype=torch.long, device=rows.device)
-        if (once := drop_copies(rows)).dim() == 2 and (len(self.batch) > 1 or not axes):
-            return table.places(once)
-        if len(rows) != len(self.batch):
-            return None
-        candidates = pad_rows(table.rows[self.batch], width)
-        candidates = candidates.reshape(len(rows), *[1] * (axes - 1), width)
-        first = rows[(0,) * axes]
-        moving = torch.stack([(row == candidates).all() for row in rows.unbind(-2)])
-        for place in (~moving).nonzero().flatten().tolist():
-            if not (rows[..., place, :] == first[place]).all():
-                return None
-        places = torch.zeros_like(moving, dtype=torch.long)
-        if not moving.all():
-            places[~moving] = table.places(first[~moving])
-        return places
+                yield self.distance.represented(part)
 
 
 def optimize_over_pool(
@@ -364,21 +447,49 @@ def optimize_over_pool(
             f"Expected q from 1 to the number of candidates that are left, {len(left)} of {len(pool)}, "
             f"got {q}."
         )
-    look_up = pool.look_up(acquisition)
+    asked = pool.asked(acquisition)
+    acquisition = with_candidates(acquisition, [asked])
     values: list[Tensor] = []
 
     def find(found: list[Tensor]) -> Tensor:
         choices = left[~torch.isin(left, torch.stack(found))] if found else left
         parts = []
-        for look_up.batch in choices.split(batch_size):
-            look_up.asked = pool.rows[look_up.batch].unsqueeze(-2)
-            parts.append(acquisition(look_up.asked))
+        for asked.indices in choices.split(batch_size):
+            asked.rows = pool.rows[asked.indices].unsqueeze(-2)
+            parts.append(acquisition(asked.rows))
         best, place = torch.cat(parts).max(0)  # NaN if any value is
         values.append(best)
         return choices[place]
 
-    with torch.no_grad(), looking_up(look_up):
+    with torch.no_grad():
         found = one_by_one(acquisition, q, find, lambda found: pool.rows[torch.stack(found)])
     if torch.stack(values).isnan().any():
         raise ValueError(f"Expected values of {acquisition} that are not NaN, got {values}.")
     return torch.stack(found), torch.stack(values)
+
+
+def _first(known: Iterable[Candidates], distance: Distance, block: Block) -> Candidates | None:
+    return next((each for each in known if each.serves(distance, block)), None)
+
+
+def _settings(module: torch.nn.Module) -> dict[str, Any]:
+    """Return the settings of a module; those that are no plain values count by identity."""
+    plain = (bool, int, float, str, tuple, type(None))
+    return {
+        name: value if isinstance(value, plain) else id(value)
+        for name, value in vars(module).items()
+        if name not in _INTERNAL
+    }
+
+
+def _same_tensors(one: torch.nn.Module, other: torch.nn.Module) -> bool:
+    """Whether two modules have the same parameters and buffers of their own."""
+    first, second = ({**each._parameters, **each._buffers} for each in (one, other))
+    return first.keys() == second.keys() and all(map(_same, first.values(), second.values()))
+
+
+def _same(one: Tensor | None, other: Tensor | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    alike = (one.shape, one.dtype, one.device) == (other.shape, other.dtype, other.device)
+    return alike and bool(((one == other) | (one != one) & (other != other)).all())

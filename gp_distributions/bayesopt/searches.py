@@ -30,7 +30,7 @@ from gp_distributions.bayesopt.parts import (
     Search,
     shuffled,
 )
-from gp_distributions.bayesopt.pool import Pool, PoolLookUp, optimize_over_pool
+from gp_distributions.bayesopt.pool import Asked, Pool, optimize_over_pool
 from gp_distributions.measures import PointClouds
 from gp_distributions.measures.arrays import Data, integer
 from gp_distributions.measures.described import check_type
@@ -72,9 +72,9 @@ class PoolSearch(FinitePart, Search):
         """Returns all indices of the pool."""
         return range(len(self.pool))
 
-    def look_up(self, module: torch.nn.Module, columns: Columns) -> PoolLookUp:
-        """Returns the look-up of the distances of the pool."""
-        return self.pool.look_up(module, columns)
+    def asked(self, module: torch.nn.Module, columns: Columns) -> Asked:
+        """Returns what looks the distances of the pool up."""
+        return self.pool.asked(module, columns)
 
     def describe(self) -> dict[str, Any]:
         """Return the kind of search and a digest of all rows."""

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from gp_distributions.distances import evaluation
-from gp_distributions.distances.embedded_rows import EmbeddedRows, Rows, rows_of
-from gp_distributions.distances.recent_rows import RecentRows
+from gp_distributions.distances import comparison
+from gp_distributions.distances.comparison import in_mode, needs_gradient
+from gp_distributions.distances.embedded_rows import EmbeddedRows, RowMemory, Rows, rows_of
 from gp_distributions.measures.arrays import integer
+from gp_distributions.numerics.linear_algebra import put_rows
 from gp_distributions.numerics.pairwise import squared_euclidean
-from gp_distributions.rows.clouds import drop_copies
-from gp_distributions.rows.layout import Block
+from gp_distributions.rows.clouds import drop_copies, drop_padding, expand_batches
+from gp_distributions.rows.contents import check_content, is_tracked
+from gp_distributions.rows.layout import Block, check_weights, chunks, normalized
 
 
 class Distance(torch.nn.Module, ABC):
@@ -82,7 +86,7 @@ class Distance(torch.nn.Module, ABC):
             )
         self.dim = integer(dim, "dim")
         self.inputs = inputs
-        self.recent = RecentRows()
+        self.memory = RowMemory()
 
     @abstractmethod
     def represent(self, points: Tensor, weights: Tensor) -> Tensor:
@@ -136,16 +140,112 @@ class Distance(torch.nn.Module, ABC):
 
     def represent_rows(self, rows: Tensor, factors: Tensor | None = None) -> Tensor:
         """Represent rows as ``batch_shape x N x D``, whose atoms are multiplied by ``factors`` first."""
-        return evaluation.represent_rows(self, rows, factors)
+        return self._in_chunks(rows, in_mode(self).represent, factors)
 
-    def represent_held(self, rows: EmbeddedRows) -> Tensor:
-        """Represent rows, perhaps from what they hold; without gradients also without expanded axes."""
+    def _in_chunks(
+        self,
+        rows: Tensor,
+        represent: Callable[[Tensor, Tensor], Tensor],
+        factors: Tensor | None = None,
+    ) -> Tensor:
+        """Compute a vector from each row by ``represent``, in chunks that fit into the cache."""
+
+        def part(points: Tensor, weights: Tensor) -> Tensor:
+            # Padding may have a gradient in its weights.
+            if self.trims_padding and not is_tracked(weights):
+                points, weights = drop_padding(points, weights)
+            return represent(points if factors is None else points * factors, weights)
+
+        points, weights = self.block.split(rows)
+        batch_shape, num_atoms = weights.shape[:-1], weights.shape[-1]
+        points = points.reshape(-1, num_atoms, points.shape[-1])
+        size = self.chunk_size(num_atoms)
+        tracked = needs_gradient(in_mode(self), rows) or (
+            factors is not None and is_tracked(factors)
+        )
+        if len(points) <= size or tracked:
+            weights = normalized(weights).reshape(-1, num_atoms)
+            parts = map(part, points.split(size), weights.split(size))
+            return torch.cat(list(parts)).unflatten(0, batch_shape)
+        check_weights(weights)
+        weights = weights.reshape(-1, num_atoms)
+        out: Tensor | None = None
+        with torch.no_grad():
+            for chunk in chunks(weights, size, by_atoms=self.trims_padding):
+                found = part(points[chunk], normalized(weights[chunk]))
+                out = _empty(len(points), found) if out is None else out
+                put_rows(out, chunk, found)
+        assert out is not None
+        return out.unflatten(0, batch_shape)
+
+    def represent_once(self, rows: EmbeddedRows) -> Tensor:
+        """Represent rows that do not hold it, without gradients also without expanded axes."""
         every = rows.rows  # copies of a row have gradients of their own
         return self.represent_rows(every if every.requires_grad else drop_copies(every))
 
+    def represented(self, rows: Rows) -> Tensor:
+        """Adapt to rows and represent them, with gradients if they need some; rows hold the result.
+
+        The result lacks the expanded batch axes of rows that have no gradient, but broadcasts with them.
+        """
+        self._adapt(rows_of(rows))
+        return _joined((self._represented(part) for part in self._embedded(rows).parts), dim=-2)
+
+    def _represented(self, x: EmbeddedRows) -> Tensor:
+        """Represent rows, once unless only the parameters of the distance have a gradient."""
+        current = in_mode(self)
+        if not needs_gradient(current, x.rows):
+            with torch.no_grad():
+                return x.derived("representation", lambda: self.represent_once(x), by=self)
+        if not x.rows.requires_grad:
+            return current.represent_rows(x.rows)
+        return x.derived("tracked", lambda: current.represent_once(x), by=self)
+
+    def _embedded(self, rows: Rows) -> EmbeddedRows:
+        """Return what holds rows: for a plain tensor, after a check, the memory of the distance."""
+        if isinstance(rows, EmbeddedRows):
+            return rows
+        self.check_rows(rows)
+        return self.memory.find(rows)
+
+    def check_rows(self, rows: Tensor) -> None:
+        """Check that the distance can read rows.
+
+        Raises:
+            TypeError: If they are not a dense tensor, or one within a transform of ``torch.func``.
+            ValueError: If they have another width, or no axis that counts them.
+        """
+        check_content(rows)
+        self.block.split(rows)
+        if rows.dim() < 2:
+            raise ValueError(
+                f"Expected rows as a tensor of shape (..., N, m*(d+1)), got {tuple(rows.shape)}."
+            )
+
+    def _adapt(self, rows: Tensor) -> None:
+        with torch.no_grad():
+            self.adapt(drop_copies(rows.detach()))
+
     def forward(self, x1: Rows, x2: Rows | None = None, *, diag: bool = False) -> Tensor:
         """Return :meth:`squared` for rows, or for what holds them; the caller must not change it."""
-        return evaluation.squared(self, x1, x1 if x2 is None else x2, diag=diag)
+        x2 = x1 if x2 is None else x2
+        rows = rows_of(x1), rows_of(x2)
+        first = self._embedded(x1)
+        second = first if x2 is x1 else self._embedded(x2)
+        pair = partial(comparison.squared, self, diag=diag)
+        if diag and _sizes(first) == _sizes(second):
+            pairs = zip(first.parts, second.parts, strict=True)
+            parts = (pair(*each).unsqueeze(-1) for each in pairs)
+            found = _joined(parts, dim=-2).squeeze(-1)
+        elif diag or second is first:
+            whole = _whole(first)
+            found = pair(whole, whole if second is first else _whole(second))
+        else:
+            blocks = (_joined((pair(i, j) for j in second.parts), dim=-1) for i in first.parts)
+            found = _joined(blocks, dim=-2)
+        if isinstance(x1, Tensor) and not diag and first.holds("within", by=self):
+            self.memory.remember(x1, first)
+        return expand_batches(found, *rows, diag=diag)
 
     def squared(self, x1: Tensor, x2: Tensor | None = None, *, diag: bool = False) -> Tensor:
         """Compute squared Hilbert distances between clouds.
@@ -179,7 +279,11 @@ class Distance(torch.nn.Module, ABC):
         return self._embed
 
     def _embed(self, rows: Tensor) -> Tensor:
-        return evaluation.embedding(self, rows)
+        found = _whole(self._embedded(rows))
+        held = found.holds("representation", by=self)
+        representation = self.represented(found)
+        features = representation.expand(*rows.shape[:-1], -1)
+        return features.clone() if held or features.shape != representation.shape else features
 
     def squared_norms(self, rows: Rows) -> Tensor:
         """Compute squared distances to the origin of inner products, which is a point mass at zero.
@@ -202,5 +306,88 @@ class Distance(torch.nn.Module, ABC):
         super()._load_from_state_dict(state_dict, prefix, *args)
 
     def clear_cache(self) -> None:
-        """Forget all clouds that the distance remembers."""
-        self.recent.clear()
+        """Forget all clouds that the distance, and those inside it, remember."""
+        for module in self.modules():
+            if isinstance(module, Distance):
+                module.memory = RowMemory()
+
+
+class DistanceWrapper(Distance):
+    """Base class of distances around another distance, which they resemble unless they say otherwise.
+
+    Args:
+        distance: The other distance.
+
+    Raises:
+        TypeError: If ``distance`` is not a :class:`Distance`.
+    """
+
+    supported_inputs: ClassVar[tuple[str, ...]] = ("clouds", "gaussians", "mixtures")
+    # Whether results are those of the distance inside, however they are found.
+    transparent: ClassVar[bool] = False
+
+    def __init__(self, distance: Distance) -> None:
+        if not isinstance(distance, Distance):
+            raise TypeError(f"Expected a Distance, got {type(distance).__name__}.")
+        super().__init__(distance.dim, inputs=distance.inputs)
+        self.distance = distance
+
+    @property
+    def inner(self) -> Distance:
+        """The distance that this one resembles."""
+        return self.distance
+
+    def adapt(self, rows: Tensor) -> None:
+        """Choose the settings of the distance."""
+        self.distance.adapt(rows)
+
+    @property
+    def reads_coordinates(self) -> bool:  # type: ignore[override]
+        """Whether distances depend on the coordinates of atoms as numbers."""
+        return self.inner.reads_coordinates
+
+    @property
+    def rotating(self) -> tuple[int, ...]:  # type: ignore[override]
+        """Sizes of the leading groups of coordinates that rotate together."""
+        return self.inner.rotating
+
+    @property
+    def trims_padding(self) -> bool:  # type: ignore[override]
+        """Whether :meth:`represent` drops padding."""
+        return self.inner.trims_padding
+
+    @property
+    def euclidean(self) -> bool:
+        """Whether the distance is the Euclidean distance between representations."""
+        return self.inner.euclidean
+
+    def chunk_size(self, num_atoms: int) -> int:
+        """Return the number of clouds of ``num_atoms`` atoms to represent at a time."""
+        return self.inner.chunk_size(num_atoms)
+
+
+def _sizes(rows: EmbeddedRows) -> list[int]:
+    return [part.rows.shape[-2] for part in rows.parts]
+
+
+def _whole(rows: EmbeddedRows) -> EmbeddedRows:
+    """Return rows in one part."""
+    return rows if len(rows.parts) == 1 else EmbeddedRows(rows.rows)
+
+
+def _joined(parts: Iterable[Tensor], *, dim: int) -> Tensor:
+    """Join what is computed of several sets of rows along one of the last two axes."""
+    parts = list(parts)
+    if len(parts) == 1:
+        return parts[0]
+    shape = torch.broadcast_shapes(*(part.shape[:-2] for part in parts))
+    return torch.cat([part.expand(*shape, *part.shape[-2:]) for part in parts], dim=dim)
+
+
+def _empty(rows: int, like: Tensor) -> Tensor:
+    """Allocate an uninitialised tensor of ``rows`` rows with the width, dtype and device of ``like``."""
+    shape = (rows, like.shape[-1])
+    if like.device.type != "cpu":
+        return like.new_empty(shape)
+    # NumPy requests huge pages; without them, the first access to the memory takes as long as a sort.
+    return torch.from_numpy(np.empty(shape, dtype=like.numpy().dtype))

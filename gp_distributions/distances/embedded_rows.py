@@ -1,4 +1,4 @@
-"""Rows that hold what was computed from them."""
+"""The memory of the package: rows, and what modules have computed from them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,18 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
+from gp_distributions.rows.clouds import drop_copies
 from gp_distributions.rows.columns import Columns, select_columns
 from gp_distributions.rows.contents import is_tracked
-from gp_distributions.rows.fingerprint import fingerprint
 
 ValueT = TypeVar("ValueT")
 
 # What is computed from each row alone, ``... x N x D``.
-_OF_EACH = ("fixed", "norms")
+_OF_EACH = ("representation", "norms")
+# Number of sets of rows that a distance remembers.
+_CAPACITY = 2
+# Types of settings that are compared by value.
+_PLAIN = {bool, int, float, str, type(None)}
 
 
 class EmbeddedRows:
@@ -29,15 +33,25 @@ class EmbeddedRows:
     Args:
         rows: A ``batch_shape x N x width`` tensor.
         prepared: Whether many other rows will be compared with these.
+        parts: The sets of rows that together are these rows, one after the other, if several hold what
+            was computed. Default: the rows themselves.
     """
 
-    def __init__(self, rows: Tensor, *, prepared: bool = False) -> None:
+    def __init__(
+        self, rows: Tensor, *, prepared: bool = False, parts: Sequence[EmbeddedRows] = ()
+    ) -> None:
         self.rows = rows
         self.prepared = prepared
-        # What was computed, with the fingerprint of the module that did so.
+        self._parts = [*parts]
+        # What was computed, with the state of the module that did so.
         self._known: dict[Hashable, tuple[Hashable, Any]] = {}
         self._pairs: WeakKeyDictionary[EmbeddedRows, dict[Hashable, tuple[Hashable, Any]]]
         self._pairs = WeakKeyDictionary()
+
+    @property
+    def parts(self) -> list[EmbeddedRows]:
+        """The sets of rows that together are these rows, one after the other."""
+        return self._parts or [self]
 
     def select(self, columns: Columns) -> EmbeddedRows:
         """Return the rows of some columns, which are selected once."""
@@ -68,13 +82,14 @@ class EmbeddedRows:
         """
         known = self._known if beside is None else self._pairs.setdefault(beside, {})
         key = key, by, is_tracked(self.rows)
-        if key in known and known[key][0] == _state(by, state):
+        current = state_of(by), state
+        if key in known and known[key][0] == current:
             found: ValueT = known[key][1]
             return found
         value = make()
         # Autograd cannot use what was computed in inference mode.
         if not torch.is_inference_mode_enabled() or self.rows.is_inference():
-            known[key] = _state(by, state), value
+            known[key] = (state_of(by), state), value
         return value
 
     def take(self, index: Tensor, rows: Tensor) -> EmbeddedRows:
@@ -96,32 +111,10 @@ class EmbeddedRows:
     def holds(self, key: Hashable, *, by: object) -> bool:
         """Whether :meth:`derived` need not compute."""
         found = self._known.get((key, by, is_tracked(self.rows)))
-        return found is not None and found[0] == _state(by)
-
-    @property
-    def parts(self) -> list[EmbeddedRows]:
-        """The sets that together are these rows, one after the other."""
-        return [self]
+        return found is not None and found[0] == (state_of(by), None)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(EmbeddedRows, prepared=self.prepared), (self.rows,)
-
-
-class JoinedRows(EmbeddedRows):
-    """Several sets of rows, one after the other, as one.
-
-    Args:
-        parts: The sets, with the same batch shape and width.
-    """
-
-    def __init__(self, parts: Sequence[EmbeddedRows]) -> None:
-        super().__init__(torch.cat([part.rows for part in parts], dim=-2))
-        self._parts = list(parts)
-
-    @property
-    def parts(self) -> list[EmbeddedRows]:
-        """The sets that together are these rows, one after the other."""
-        return self._parts
 
 
 Rows: TypeAlias = Tensor | EmbeddedRows
@@ -145,5 +138,84 @@ def embedded(rows: Rows) -> EmbeddedRows:
     return rows if isinstance(rows, EmbeddedRows) else EmbeddedRows(rows)
 
 
-def _state(by: object, state: Hashable = None) -> Hashable:
-    return None if by is None else fingerprint(by), state
+class RowMemory:
+    """The rows that bare GPyTorch and BoTorch models pass to a distance as plain tensors.
+
+    It remembers the sets of rows that were last compared with themselves, until they change. In
+    training, such a model passes the same tensor each time, which is known by identity and version. In
+    prediction, GPyTorch joins training and test rows anew, and BoTorch repeats the training rows in
+    every t-batch: these are known by their content.
+    """
+
+    def __init__(self) -> None:
+        self._entries: tuple[tuple[_Version, EmbeddedRows], ...] = ()
+
+    def find(self, rows: Tensor) -> EmbeddedRows:
+        """Return rows as what holds them, in two parts if only the first of them are remembered."""
+        if is_tracked(rows):
+            return EmbeddedRows(rows)
+        known = [entry for entry in self._entries if entry[0] == _Version(entry[0].tensor)]
+        for version, found in known:
+            if version.tensor is rows:
+                return found
+        once = drop_copies(rows.detach())
+        for _, found in sorted(known, key=lambda entry: -len(entry[1].rows)):
+            own, size = found.rows, len(found.rows)
+            alike = (once.shape[-1], once.dtype, once.device) == (
+                own.shape[-1],
+                own.dtype,
+                own.device,
+            )
+            if alike and once.shape[-2] >= size and bool((once[..., :size, :] == own).all()):
+                if once.shape[-2] == size:
+                    return found
+                return EmbeddedRows(once, parts=[found, EmbeddedRows(once[..., size:, :])])
+        return EmbeddedRows(once)
+
+    def remember(self, rows: Tensor, found: EmbeddedRows) -> None:
+        """Remember a set of rows without batch axes; the oldest is forgotten."""
+        if found.rows.dim() == 2 and not torch.is_inference_mode_enabled():
+            others = [entry for entry in self._entries if entry[1] is not found]
+            self._entries = (*others, (_Version(rows), found))[-_CAPACITY:]
+
+    def __reduce__(self) -> tuple[Any, ...]:  # copies begin empty
+        return RowMemory, ()
+
+
+class _Version:
+    """A tensor as it was: equal to itself as long as it does not change in place."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+        self.version = 0 if tensor.is_inference() else tensor._version
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _Version):
+            return NotImplemented
+        return self.tensor is other.tensor and self.version == other.version
+
+    def __hash__(self) -> int:
+        return hash((id(self.tensor), self.version))
+
+
+def state_of(module: Any) -> Hashable:
+    """Return a key that is equal as long as a module computes the same; ``None`` for ``None``.
+
+    Buffers count by identity and version; parameters by their values, since GPyTorch sets them without
+    a new version; and settings by their values if they are numbers, text or truth values.
+    """
+    if module is None:
+        return None
+    if getattr(type(module), "transparent", False):
+        return state_of(module.distance)
+    settings = [(n, v) for n, v in vars(module).items() if type(v) in _PLAIN and n != "training"]
+    priors = vars(module).get("_priors", {})  # which change no result of the module itself
+    parameters = [None if p is None else _value(p) for p in module._parameters.values()]
+    buffers = [None if b is None else _Version(b) for b in module._buffers.values()]
+    parts = [state_of(part) for name, part in module._modules.items() if name not in priors]
+    return type(module), *settings, *parameters, *buffers, *parts
+
+
+def _value(parameter: Tensor) -> Hashable:
+    values = parameter.numpy(force=True).tobytes()
+    return parameter.dtype, parameter.device, parameter.shape, values

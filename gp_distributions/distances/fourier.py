@@ -6,7 +6,6 @@ import scipy
 import torch
 from torch import Tensor
 
-from gp_distributions.distances import evaluation
 from gp_distributions.distances.base import Distance
 from gp_distributions.distances.embedded_rows import Rows, rows_of
 from gp_distributions.distances.mmd import SAMPLINGS
@@ -132,7 +131,7 @@ class Fourier(Distance):
 
     def squared_norms(self, rows: Rows) -> Tensor:
         """Compute the squared norms of the characteristic functions, ``batch_shape x N``."""
-        norms = evaluation.representations(self, rows).square().sum(-1)
+        norms = self.represented(rows).square().sum(-1)
         return norms.expand(rows_of(rows).shape[:-1])
 
     def chunk_size(self, num_atoms: int) -> int:

@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gp_distributions.distances import evaluation
 from gp_distributions.distances.atoms import AtomKernel
 from gp_distributions.distances.base import Distance
 from gp_distributions.distances.embedded_rows import Rows, rows_of
@@ -432,7 +431,7 @@ class MMD(Distance):
         """Compute squared norms of mean embeddings, or energy distances to a point mass at zero."""
         if self.kernel == "energy":
             return super().squared_norms(rows)
-        representation = evaluation.representations(self, rows)
+        representation = self.represented(rows)
         norms = representation.square().sum(-1) if self.euclidean else representation[..., -1]
         return norms.expand(rows_of(rows).shape[:-1]).clone()
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gp_distributions.distances import evaluation
-from gp_distributions.distances.base import Distance
+from gp_distributions.distances.base import Distance, DistanceWrapper
 from gp_distributions.distances.embedded_rows import EmbeddedRows
-from gp_distributions.distances.wrapper import DistanceWrapper
 from gp_distributions.measures.arrays import integer
 from gp_distributions.numerics.linear_algebra import matmul
 from gp_distributions.rows.clouds import drop_copies
@@ -114,7 +112,7 @@ class PrincipalDistance(DistanceWrapper):
         step = -(-drop_copies(rows.rows).shape[:-1].numel() // _CLOUDS)
         if step > 1:
             rows = EmbeddedRows(drop_copies(rows.rows).flatten(0, -2)[::step])
-        features = evaluation.representations(self.distance, rows).flatten(0, -2).double()
+        features = self.distance.represented(rows).flatten(0, -2).double()
         features = features - features.mean(0)
         values, vectors = torch.linalg.eigh(features @ features.mT)
         kept = values.clamp_min(0).flip(-1)[: self.num_components]
@@ -156,11 +154,13 @@ class PrincipalDistance(DistanceWrapper):
             self.distance.represent_rows(rows, factors)  # its error names the row
             raise
 
-    def represent_held(self, rows: EmbeddedRows) -> Tensor:
+    def represent_once(self, rows: EmbeddedRows) -> Tensor:
         """Represent rows that hold features, of which other distances can be made, too."""
-        if rows.rows.shape[:-1].numel() > _HELD and not rows.holds("fixed", by=self.distance):
-            return super().represent_held(rows)
-        return self.project(evaluation.representations(self.distance, rows))
+        if rows.rows.shape[:-1].numel() > _HELD and not rows.holds(
+            "representation", by=self.distance
+        ):
+            return super().represent_once(rows)
+        return self.project(self.distance.represented(rows))
 
     def extra_repr(self) -> str:
         """Return the settings, for printing."""

@@ -12,10 +12,9 @@ from gpytorch.constraints import Positive
 from gpytorch.priors import LogNormalPrior
 from torch import Tensor
 
-from gp_distributions.distances import evaluation
-from gp_distributions.distances.base import Distance
+from gp_distributions.distances.base import Distance, DistanceWrapper
+from gp_distributions.distances.comparison import in_mode
 from gp_distributions.distances.embedded_rows import EmbeddedRows, Rows, embedded, rows_of
-from gp_distributions.distances.wrapper import DistanceWrapper
 from gp_distributions.measures.arrays import integer, positive
 from gp_distributions.numerics.effective_sizes import effective_sizes
 from gp_distributions.rows.clouds import drop_copies, drop_padding
@@ -77,7 +76,7 @@ class ScaledDistance(DistanceWrapper, gpytorch.Module):
 
     Attributes:
         spread: Standard deviation of each coordinate, of shape ``d`` and in units of the coordinates.
-            NaN until the distance has seen clouds, and ones without ``standardize``.
+            NaN until the distance has seen clouds; ones without ``standardize``.
         decision: Whether the last fit changed the scales, and why, in words.
 
     Raises:
@@ -149,8 +148,7 @@ class ScaledDistance(DistanceWrapper, gpytorch.Module):
         )
         self._groups = [*sharing, *[1] * (self.dim - sum(sharing))]
         nan = math.nan
-        unknown = torch.full((self.dim,), nan if standardize else 1.0, dtype=torch.float64)
-        self.register_buffer("spread", unknown)
+        self.register_buffer("spread", torch.full((self.dim,), nan, dtype=torch.float64))
         self.register_buffer("_normals_factor", torch.tensor(_NORMALS, dtype=torch.float64))
         self.register_buffer("_size_unit", torch.tensor(nan if sizes else 0.0, dtype=torch.float64))
         self.register_buffer("_any_pose", torch.tensor(False))
@@ -256,24 +254,24 @@ class ScaledDistance(DistanceWrapper, gpytorch.Module):
     @torch.no_grad()
     def adapt(self, rows: Tensor) -> None:
         """Choose the spread, then the settings of the distances, and the unit of sizes, once each."""
-        if not rows.numel():
+        if not rows.numel() or not bool(self.spread.isnan().any()):
             return
-        if bool(self.spread.isnan().any()):
+        if self.standardize:
             self.spread.copy_(coordinate_spread(self.block, rows))
-        elif self.standardize:
-            return
+        else:
+            self.spread.fill_(1.0)
         multiplied = self._multiplied(rows)
         for each in (self.distance, self.unposed):
             if each is not None:
                 each.adapt(multiplied)
-        if bool(self._size_unit.isnan()):
+        if self.sizes:
             self._size_unit.copy_(self._unit_of_sizes(multiplied))
 
     def _unit_of_sizes(self, rows: Tensor) -> Tensor:
         """Return the number ``c``, given multiplied rows; it is zero if all have one size."""
         rows = drop_copies(rows).flatten(0, -2)
         rows = rows[:: -(-len(rows) // _CLOUDS)]
-        sizes = evaluation.represent_rows(self, rows, by=_log_sizes).squeeze(-1)
+        sizes = self._in_chunks(rows, _log_sizes).squeeze(-1)
         spread = (sizes.unsqueeze(-1) - sizes).square().sum()
         ratio = self.distance(EmbeddedRows(rows)).sum() / spread
         return torch.where(spread > 0, _SIZES * ratio.sqrt(), 0.0)
@@ -284,7 +282,7 @@ class ScaledDistance(DistanceWrapper, gpytorch.Module):
         found = self.inner.represent_rows(rows, own if factors is None else own * factors)
         if not self.sizes:
             return found
-        return torch.cat([found, evaluation.represent_rows(self, rows, by=self._sizes)], dim=-1)
+        return torch.cat([found, self._in_chunks(rows, self._sizes)], dim=-1)
 
     def represent(self, points: Tensor, weights: Tensor) -> Tensor:
         """Represent clouds as the distance does for multiplied coordinates, and their log sizes."""
@@ -315,18 +313,18 @@ class ScaledDistance(DistanceWrapper, gpytorch.Module):
 
         With sizes, it is a point mass at zero, of size one.
         """
-        evaluation.adapt(self, rows_of(rows))
+        self._adapt(rows_of(rows))
         if self.sizes:
             return super().squared_norms(rows)
-        fixed = evaluation.settled(self)
-        if any(each.requires_grad for each in (rows_of(rows), *fixed.parameters())):
-            return self.inner.squared_norms(fixed._multiplied(rows_of(rows)))
+        constant = in_mode(self)
+        if any(each.requires_grad for each in (rows_of(rows), *constant.parameters())):
+            return self.inner.squared_norms(constant._multiplied(rows_of(rows)))
 
         def norms() -> Tensor:
             # The distance represents these rows as this one represents those that it was given.
-            multiplied = EmbeddedRows(fixed._multiplied(rows_of(rows)))
-            known = evaluation.representations(self, rows)
-            multiplied.derived("fixed", lambda: known, by=self.inner)
+            multiplied = EmbeddedRows(constant._multiplied(rows_of(rows)))
+            known = self.represented(rows)
+            multiplied.derived("representation", lambda: known, by=self.inner)
             return self.inner.squared_norms(multiplied).unsqueeze(-1)
 
         return embedded(rows).derived("norms", norms, by=self).squeeze(-1)

@@ -8,8 +8,8 @@ from collections.abc import Callable, Hashable, Sequence
 import torch
 from torch import Tensor
 
-from gp_distributions.distances import evaluation
 from gp_distributions.distances.base import Distance
+from gp_distributions.distances.comparison import in_mode
 from gp_distributions.measures.arrays import positive
 from gp_distributions.measures.reference import ReferenceMeasure
 from gp_distributions.numerics.entropic_transport import conditional_plan, transport_potentials
@@ -93,7 +93,7 @@ class TransportDistance(Distance):
 
         Source: Allain, Gousset and Heurtin 2024, whose figure 2 has plans between two distributions.
         """
-        evaluation.check_rows(self, rows)
+        self.check_rows(rows)
 
         def read(points: Tensor, weights: Tensor, potentials: Tensor) -> Tensor:
             conditional = conditional_plan(points, *self._target(), potentials)
@@ -141,14 +141,14 @@ class TransportDistance(Distance):
 
     def _read_rows(self, rows: Tensor, factors: Tensor | None, read: Reader | None) -> Tensor:
         outcomes: list[TransportOutcome] = []
-        settled = evaluation.settled(self)
+        current = in_mode(self)
 
         def represent(points: Tensor, weights: Tensor) -> Tensor:
-            features, outcome = settled._solved(points, weights, read)
+            features, outcome = current._solved(points, weights, read)
             outcomes.append(outcome)
             return features
 
-        representation = evaluation.represent_rows(self, rows, factors, by=represent)
+        representation = self._in_chunks(rows, represent, factors)
         # Plans are determined even where potentials are not.
         self._warn(outcomes, ("converged", "determined") if read is None else ("converged",))
         return representation

@@ -18,11 +18,10 @@ from linear_operator.utils.errors import NanError, NotPSDError
 from torch import Tensor
 from torch.distributions import Normal
 
-from gp_distributions.distances.base import Distance
+from gp_distributions.distances.base import Distance, DistanceWrapper
 from gp_distributions.distances.embedded_rows import EmbeddedRows, Rows
 from gp_distributions.distances.scaled import ScaledDistance
 from gp_distributions.distances.sliced_wasserstein import SlicedWasserstein
-from gp_distributions.distances.wrapper import DistanceWrapper
 from gp_distributions.fitting.ascent import stays_at_start
 from gp_distributions.fitting.lbfgs import LOOSE, Pair, minimise
 from gp_distributions.fitting.starts import make_smooth, noise_of, training_rows

@@ -13,8 +13,8 @@ from gpytorch.priors import LogNormalPrior
 from torch import Tensor
 
 from gp_distributions.distances.base import Distance
+from gp_distributions.distances.comparison import in_mode
 from gp_distributions.distances.embedded_rows import Rows, rows_of
-from gp_distributions.distances.evaluation import representations, settled
 from gp_distributions.kernels.origins import Origin
 from gp_distributions.kernels.profiles import Profile, make_profile
 from gp_distributions.kernels.row_kernel import RowKernel
@@ -212,7 +212,7 @@ class DistributionKernel(RowKernel):
 
     def features(self, rows: Rows) -> Tensor:
         """Return the features of rows that have a lengthscale each, ``batch_shape x N x D``."""
-        return representations(settled(self.distance), rows)
+        return in_mode(self.distance).represented(rows)
 
     def scaled_features(self, rows: Rows) -> Tensor:
         """Return the features of rows in lengthscales, ``batch_shape x N x D``."""

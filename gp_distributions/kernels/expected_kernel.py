@@ -10,7 +10,7 @@ from gpytorch.kernels import Kernel, RBFKernel
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from gp_distributions.distances.embedded_rows import Rows, embedded, rows_of
+from gp_distributions.distances.embedded_rows import Rows, embedded, rows_of, state_of
 from gp_distributions.kernels.row_kernel import RowKernel
 from gp_distributions.measures.arrays import integer
 from gp_distributions.measures.described import described
@@ -24,7 +24,6 @@ from gp_distributions.numerics.expected_kernels import (
     within_gaussians,
 )
 from gp_distributions.rows.clouds import drop_copies, drop_padding, expand_batches, split_rows
-from gp_distributions.rows.fingerprint import fingerprint
 from gp_distributions.rows.gaussians import split_gaussians
 from gp_distributions.rows.layout import check_weights, normalized
 
@@ -240,7 +239,7 @@ class ExpectedKernel(RowKernel):
             found = held.derived(
                 ("features", count, self.seed, self.num_kinds, self.total),
                 lambda: self._unscaled(held.rows, count),
-                state=(*units, *map(fingerprint, smooth)),
+                state=(*units, *map(state_of, smooth)),
             )
         found = found * feature_scales(self.base_kernel, self.num_coordinates, count).to(found)
         if self.correlated:

@@ -25,7 +25,7 @@ from torch.distributions import Normal
 from torch.nn import Module
 
 from gp_distributions.distances.base import Distance
-from gp_distributions.distances.embedded_rows import EmbeddedRows, Rows
+from gp_distributions.distances.embedded_rows import EmbeddedRows, Rows, state_of
 from gp_distributions.kernels.batching import taken
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.lazy_covariance import LazyCovariance
@@ -56,7 +56,6 @@ from gp_distributions.models.regression import Regression
 from gp_distributions.numerics.linear_algebra import cholesky
 from gp_distributions.rows.clouds import pad_rows, rows_at, same_tensor
 from gp_distributions.rows.contents import check_content
-from gp_distributions.rows.fingerprint import fingerprint
 
 ModuleT = TypeVar("ModuleT", bound=Module)
 
@@ -149,7 +148,7 @@ class DistributionGP(Regression, SingleTaskGP):
     # The class that represents the prior distribution.
     _normal: ClassVar[type[ExactMultivariateNormal]] = ExactMultivariateNormal
     _original_train_inputs: Tensor
-    # The training rows, the fingerprint of their transform, and what holds what was computed.
+    # The training rows, the state of their transform, and what holds what was computed.
     _held: tuple[Tensor, Hashable, EmbeddedRows] | None
 
     def __init__(
@@ -271,7 +270,7 @@ class DistributionGP(Regression, SingleTaskGP):
     def embedded_rows(self, rows: Tensor) -> EmbeddedRows:
         """Return rows, transformed in training mode, with what was computed from the training rows."""
         transform = self._input_transform if self.training else None
-        key = None if transform is None else fingerprint(transform)
+        key = state_of(transform)
         if self._held is not None and self._held[0] is rows and self._held[1] == key:
             return self._held[2]
         found = EmbeddedRows(self.transform_inputs(rows) if self.training else rows)
@@ -356,7 +355,7 @@ class DistributionGP(Regression, SingleTaskGP):
 
     def _key(self) -> Hashable:
         """Return a key of all from which caches are computed, beside the training data."""
-        return tuple(map(fingerprint, (self.covar_module, self.mean_module, self.likelihood)))
+        return tuple(map(state_of, (self.covar_module, self.mean_module, self.likelihood)))
 
     def _covariances_at(self, rows: EmbeddedRows, *, diag: bool = False) -> tuple[Tensor, Tensor]:
         """Return covariances of rows with the training rows, and within the rows."""

@@ -21,7 +21,7 @@ from linear_operator import to_linear_operator
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from gp_distributions.distances.embedded_rows import EmbeddedRows
+from gp_distributions.distances.embedded_rows import EmbeddedRows, state_of
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.measures.arrays import integer
 from gp_distributions.measures.inputs import Encoding, Inputs
@@ -50,7 +50,6 @@ from gp_distributions.models.pieces import Pieces, SampledPieces
 from gp_distributions.models.regression import Regression
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood, relative_noise
 from gp_distributions.models.shared_kernel import SharedNoise
-from gp_distributions.rows.fingerprint import fingerprint
 from gp_distributions.sharding.passes import run
 from gp_distributions.sharding.sharded_clouds import ShardedClouds
 
@@ -309,7 +308,7 @@ class SparseDistributionGP(Regression, gpytorch.Module):
     def conditioned(self, *, client: Any = None, progress: bool = True) -> CollapsedPosterior:
         """Return the posterior of the weights of the features at the current hyperparameters."""
         summed = self.summed(client=client, progress=progress)
-        key = summed.key, fingerprint(self.likelihood), fingerprint(self.mean_module)
+        key = summed.key, state_of(self.likelihood), state_of(self.mean_module)
         current = self._current
         if current is None or current[0] != key:
             with torch.inference_mode(False), torch.no_grad():
@@ -410,7 +409,7 @@ class SparseDistributionGP(Regression, gpytorch.Module):
         # The scale of homoskedastic noise does not enter the sums.
         if self.noise_is_known or isinstance(self.likelihood, SamplingNoiseLikelihood):
             parts.append(self.likelihood)
-        return tuple(None if part is None else fingerprint(part) for part in parts)
+        return tuple(map(state_of, parts))
 
     @property
     def _computed_in(self) -> torch.dtype:

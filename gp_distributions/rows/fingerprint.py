@@ -14,7 +14,7 @@ from torch import Tensor
 # Constraints are submodules, too.
 _OF_MODULES = {
     *vars(torch.nn.Module()),
-    *("_priors", "_constraints", "_added_loss_terms", "recent", "warm_starts"),
+    *("_priors", "_constraints", "_added_loss_terms", "memory", "warm_starts"),
 }
 # Most settings are of these types, which are compared by value.
 _PLAIN = {bool, int, float, str, type(None)}

@@ -11,8 +11,7 @@ import pytest
 import torch
 from gpytorch.priors import LogNormalPrior
 
-from gp_distributions.distances.embedded_rows import EmbeddedRows
-from gp_distributions.distances.recent_rows import RecentRows
+from gp_distributions.distances.embedded_rows import EmbeddedRows, RowMemory
 from gp_distributions.rows.fingerprint import fingerprint
 
 
@@ -29,7 +28,7 @@ class Part(torch.nn.Module):
         self.inner = torch.nn.Linear(1, 1)
         torch.nn.init.ones_(self.inner.weight)
         torch.nn.init.ones_(self.inner.bias)
-        self.recent = RecentRows()
+        self.memory = RowMemory()
 
 
 class OtherPart(Part):
@@ -146,7 +145,7 @@ class TestFingerprint:
         part = Part()
         before = fingerprint(part)
         table = torch.ones(2, 2)
-        part.recent.remember(table, EmbeddedRows(table))
+        part.memory.remember(table, EmbeddedRows(table))
         part.requires_grad_(False)
         part.register_forward_hook(lambda *args: None)
         assert fingerprint(part) == before

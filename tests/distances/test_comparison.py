@@ -13,8 +13,8 @@ from gp_distributions import (
     SinkhornPotential,
     SlicedWasserstein,
 )
-from gp_distributions.distances import Distance, evaluation
-from gp_distributions.distances.embedded_rows import EmbeddedRows, JoinedRows, rows_of
+from gp_distributions.distances import Distance, comparison
+from gp_distributions.distances.embedded_rows import EmbeddedRows, rows_of
 
 
 class TestPreparedRows:
@@ -28,7 +28,7 @@ class TestPreparedRows:
     ) -> None:
         rows, others = random_rows(9).to(dtype), random_rows(4, seed=1).to(dtype)
         expected = distance.squared(rows, others)
-        monkeypatch.setattr(evaluation, "_BLOCK_BYTES", block)
+        monkeypatch.setattr(comparison, "_BLOCK_BYTES", block)
         found = distance(rows.unflatten(0, (3, 3)), EmbeddedRows(others, prepared=True))
         assert found.dtype == dtype
         tolerance = 1e3 * torch.finfo(dtype).eps
@@ -58,7 +58,8 @@ class TestPreparedRows:
 @pytest.mark.parametrize("diag", [False, True])
 def test_joined_rows_are_their_parts(diag: bool) -> None:
     distance, parts = SlicedWasserstein(2, num_slices=5), random_rows(6).split(3)
-    joined, others = JoinedRows([EmbeddedRows(part) for part in parts]), random_rows(6, seed=1)
+    joined = EmbeddedRows(torch.cat(parts), parts=[EmbeddedRows(part) for part in parts])
+    others = random_rows(6, seed=1)
     for first, second in ((joined, others), (others, joined), (joined, joined)):
         expected = distance.squared(rows_of(first), rows_of(second), diag=diag)
         found = distance(first, second, diag=diag)

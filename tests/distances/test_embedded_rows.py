@@ -1,0 +1,92 @@
+"""What rows hold, until the module that computed it changes, and the rows that a distance remembers."""
+
+import copy
+from collections.abc import Callable
+
+import pytest
+import torch
+from cases import random_rows
+from gpytorch.kernels import RBFKernel
+from gpytorch.priors import LogNormalPrior
+
+from gp_distributions import SlicedWasserstein
+from gp_distributions.distances.embedded_rows import EmbeddedRows, state_of
+
+
+class Part(torch.nn.Module):
+    """A module with a parameter, a buffer, a setting and a part."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setting = 1
+        self.weight = torch.nn.Parameter(torch.ones(2, dtype=torch.float64))
+        self.register_buffer("table", torch.arange(3.0))
+        self.inner = torch.nn.Linear(1, 1)
+
+
+CHANGES: dict[str, Callable[[Part], object]] = {
+    "setting": lambda part: setattr(part, "setting", 2),
+    "type of a setting": lambda part: setattr(part, "setting", "1"),
+    "one bit of a parameter": lambda part: part.weight.data[1].mul_(1 + 2.0**-52),
+    "parameter removed": lambda part: setattr(part, "weight", None),
+    "buffer": lambda part: part.table.add_(1),
+    "buffer set": lambda part: setattr(part, "table", part.table.clone()),
+    "dtype": lambda part: part.half(),
+    "parameter of a part": lambda part: part.inner.weight.data.zero_(),
+    "part": lambda part: setattr(part, "inner", torch.nn.Identity()),
+    "part removed": lambda part: setattr(part, "inner", None),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_results_are_held_until_the_module_changes(change: str) -> None:
+    part, rows, calls = Part(), EmbeddedRows(random_rows(2)), []
+
+    def compute() -> int:
+        return rows.derived("result", lambda: calls.append(0) or len(calls), by=part)
+
+    assert [compute(), compute()] == [1, 1]
+    part.eval().requires_grad_(False)  # changes no result
+    assert compute() == 1
+    assert rows.holds("result", by=part)
+    CHANGES[change](part)
+    assert not rows.holds("result", by=part)
+    assert [compute(), compute()] == [2, 2]
+    assert rows.derived("result", lambda: 7, by=copy.deepcopy(part)) == 7
+
+
+def test_states_leave_priors_out_but_not_hyperparameters() -> None:
+    kernel = RBFKernel(lengthscale_prior=LogNormalPrior(0.0, 1.0))
+    before = state_of(kernel)
+    kernel.lengthscale_prior.log_prob(kernel.lengthscale)  # stores the inverse of a transform
+    assert state_of(kernel) == before
+    kernel.lengthscale = 2.0  # which GPyTorch sets without a new version
+    assert state_of(kernel) != before
+
+
+@pytest.mark.parametrize("batch", [(), (2,)])
+def test_a_distance_remembers_the_rows_that_a_bare_model_passes(
+    monkeypatch: pytest.MonkeyPatch, batch: tuple[int, ...]
+) -> None:
+    """Training rows themselves, by identity, and before test rows, by content."""
+    train, test = random_rows(10).split([7, 3])
+    distance, represent = SlicedWasserstein(2, num_slices=5), SlicedWasserstein.represent
+    counts: list[int] = []
+
+    def counted(
+        self: SlicedWasserstein, points: torch.Tensor, weights: torch.Tensor
+    ) -> torch.Tensor:
+        counts.append(len(points))
+        return represent(self, points, weights)
+
+    monkeypatch.setattr(SlicedWasserstein, "represent", counted)
+    expected = distance.squared(train)
+    assert sum(counts) == 7
+    assert torch.equal(distance.squared(train), expected)
+    joined = torch.cat([train, test]).expand(*batch, -1, -1)
+    found = distance.squared(joined, train)
+    assert torch.equal(found[..., :7, :], expected.expand(*batch, -1, -1))
+    assert sum(counts) == 10
+    train[0] += 1.0
+    assert not torch.equal(distance.squared(train), expected)
+    assert sum(counts) == 17
