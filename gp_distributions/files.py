@@ -26,7 +26,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-FORMAT = 2
+# Models of format 2, of version 0.3, had other distances.
+FORMAT = 3
 
 # How files of versions up to 0.2.0 begin.
 _EARLIER = re.compile(rb'\x89GPD.*?"gp_distributions": "([^"]+)"', re.DOTALL)
@@ -127,9 +128,10 @@ def read_tensors(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any
         raise ValueError(f"{path} is damaged, or is not {kind}: its digest does not match.")
     description = json.loads(text)
     if description["format"] != FORMAT:
+        writer = description["versions"]["gp_distributions"]
         raise ValueError(
             f"{path} is in format {description['format']}, and this version reads format {FORMAT}. "
-            f"Install gp_distributions {description['versions']['gp_distributions']}, which wrote it."
+            f"Install gp_distributions {writer}, which wrote it, or fit again and save with this one."
         )
     if description["kind"] != kind:
         raise ValueError(f"{path} is {description['kind']}, not {kind}.")

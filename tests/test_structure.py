@@ -44,7 +44,12 @@ NAMES = {name_of(path): path for path in FILES}
 
 def imports(path: Path) -> Iterator[str]:
     """Names of the modules of this repository that a file imports when it is loaded."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    tree = ast.parse(path.read_text())
+    # Types alone are not loaded.
+    tree.body = [
+        n for n in tree.body if not (isinstance(n, ast.If) and "TYPE_CHECKING" in ast.dump(n.test))
+    ]
+    for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module and not node.level:
             for alias in node.names:
                 whole = f"{node.module}.{alias.name}"

@@ -31,8 +31,7 @@ from gp_distributions.kernels.mixed import Structure, mixed_kernel
 from gp_distributions.measures.arrays import integer
 from gp_distributions.measures.encoding import CovariateEncoding, MixedEncoding, Scaling
 from gp_distributions.models import DistributionGP
-from gp_distributions.rows.columns import Slots
-from gp_distributions.rows.layout import Block
+from gp_distributions.rows.layout import Block, Slots
 
 _NO_BATCH = torch.Size()
 

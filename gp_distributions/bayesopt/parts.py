@@ -30,8 +30,7 @@ from gp_distributions.measures.encoding import CovariateEncoding, Levels, Scalin
 from gp_distributions.measures.kinds import Distributions
 from gp_distributions.models.choice import MIXTURE
 from gp_distributions.models.distribution_gp import DistributionGP
-from gp_distributions.rows.columns import Columns
-from gp_distributions.rows.layout import Block
+from gp_distributions.rows.layout import Block, Columns
 
 # Several candidates as plain data; Part explains this form.
 Plain = Sequence[Any]

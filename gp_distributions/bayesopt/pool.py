@@ -20,8 +20,7 @@ from gp_distributions.measures import PointClouds
 from gp_distributions.measures.arrays import integer
 from gp_distributions.measures.kinds import Distributions, as_rows, kind_of
 from gp_distributions.rows.clouds import drop_copies, pad_rows
-from gp_distributions.rows.columns import Columns
-from gp_distributions.rows.layout import Block
+from gp_distributions.rows.layout import Block, Columns
 
 ModuleT = TypeVar("ModuleT", bound=torch.nn.Module)
 

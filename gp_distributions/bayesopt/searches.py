@@ -36,8 +36,7 @@ from gp_distributions.measures.arrays import Data, integer
 from gp_distributions.measures.described import check_type
 from gp_distributions.measures.encoding import CovariateEncoding, Scaling
 from gp_distributions.measures.kinds import Distributions
-from gp_distributions.rows.columns import Columns
-from gp_distributions.rows.layout import Block
+from gp_distributions.rows.layout import Block, Columns
 
 # Random designs whose shapes are known to default models.
 _KNOWN = 200

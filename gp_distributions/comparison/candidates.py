@@ -13,7 +13,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from gp_distributions.distances.base import Distance
-from gp_distributions.kernels.candidates import as_kernel
+from gp_distributions.kernels.copies import as_kernel
 from gp_distributions.measures.described import described
 from gp_distributions.measures.mixed_inputs import MixedInputs
 from gp_distributions.measures.training_data import TrainingData

@@ -15,7 +15,7 @@ from gp_distributions.comparison.data import Split
 from gp_distributions.fitting import fit
 from gp_distributions.judging.leave_one_out import left_out
 from gp_distributions.judging.predictions import ClassPredictions, NormalPredictions, Predictions
-from gp_distributions.kernels.candidates import copied
+from gp_distributions.kernels.copies import copied
 from gp_distributions.measures.training_data import TrainingData
 from gp_distributions.models.dirichlet_classification import Classification
 from gp_distributions.models.distribution_gp import DistributionGP

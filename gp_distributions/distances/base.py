@@ -18,8 +18,8 @@ from gp_distributions.measures.arrays import integer
 from gp_distributions.numerics.linear_algebra import put_rows
 from gp_distributions.numerics.pairwise import squared_euclidean
 from gp_distributions.rows.clouds import drop_copies, drop_padding, expand_batches
-from gp_distributions.rows.contents import check_content, is_tracked
 from gp_distributions.rows.layout import Block, check_weights, chunks, normalized
+from gp_distributions.rows.tensors import check_content, is_tracked
 
 
 class Distance(torch.nn.Module, ABC):

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from gp_distributions.rows.clouds import drop_copies
-from gp_distributions.rows.columns import Columns, select_columns
-from gp_distributions.rows.contents import is_tracked
+from gp_distributions.rows.layout import Columns, select_columns
+from gp_distributions.rows.tensors import is_tracked
 
 ValueT = TypeVar("ValueT")
 

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gp_distributions.distances.atoms import AtomKernel
 from gp_distributions.distances.base import Distance
 from gp_distributions.distances.embedded_rows import Rows, rows_of
+from gp_distributions.distances.precomputed import AtomKernel
 from gp_distributions.measures.arrays import Data, integer, positive
 from gp_distributions.numerics.embedding_kernels import (
     EMBEDDING_KERNELS,
@@ -38,9 +38,9 @@ from gp_distributions.numerics.random_features import (
 )
 from gp_distributions.numerics.sampling import draw_atoms, median_distance
 from gp_distributions.rows.clouds import Cloud
-from gp_distributions.rows.contents import is_tracked
 from gp_distributions.rows.gaussians import join_gaussians, split_gaussians
 from gp_distributions.rows.layout import check_weights
+from gp_distributions.rows.tensors import is_tracked
 
 SAMPLINGS = {"orthogonal": orthogonal_frequencies, "quasi_random": quasi_random_frequencies}
 _FEATURES = (*SAMPLINGS, "landmarks")

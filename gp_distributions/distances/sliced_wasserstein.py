@@ -25,8 +25,8 @@ from gp_distributions.numerics.normals import (
 from gp_distributions.numerics.pairwise import manhattan, pairs_in_strips, without_rounding
 from gp_distributions.numerics.quantiles import cell_quantiles, equally_weighted, quantiles_at
 from gp_distributions.rows.clouds import drop_padding
-from gp_distributions.rows.contents import is_tracked
 from gp_distributions.rows.gaussians import split_gaussians
+from gp_distributions.rows.tensors import is_tracked
 
 _SAMPLINGS = {"even": sphere_directions, "random": random_directions}
 _ONLY_ONE_SIZE = (

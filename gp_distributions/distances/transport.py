@@ -14,7 +14,7 @@ from gp_distributions.measures.arrays import positive
 from gp_distributions.measures.reference import ReferenceMeasure
 from gp_distributions.numerics.entropic_transport import conditional_plan, transport_potentials
 from gp_distributions.numerics.semi_dual import TransportOutcome
-from gp_distributions.rows.contents import is_tracked
+from gp_distributions.rows.tensors import is_tracked
 from gp_distributions.warnings import ConvergenceWarning, warn
 
 # Computes a tensor of ``C`` clouds from their atoms, weights and potentials.

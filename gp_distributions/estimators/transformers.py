@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
+from gp_distributions.distances.comparison import rounding_of
 from gp_distributions.distances.inverse import invert_embedding
-from gp_distributions.distances.rounding import rounding_of
 from gp_distributions.estimators._kernels import DistanceEstimator
 from gp_distributions.estimators._samples import Samples, as_array
 from gp_distributions.kernels import DistributionKernel, Profile

@@ -19,9 +19,8 @@ from torch import Tensor
 
 from gp_distributions.distances.base import Distance
 from gp_distributions.fitting.starts import median_distances, noise_of
-from gp_distributions.kernels.batching import batched, repeated
-from gp_distributions.kernels.block_kernel import BlockKernel
-from gp_distributions.kernels.covariances import covariance
+from gp_distributions.kernels.copies import batched, repeated
+from gp_distributions.kernels.covariances import BlockKernel, covariance
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.kernels.expected_kernel import ExpectedKernel
 from gp_distributions.kernels.reading import inside_blocks

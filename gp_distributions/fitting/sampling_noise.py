@@ -15,7 +15,7 @@ from gp_distributions.kernels.covariances import covariance
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.numerics.linear_algebra import cholesky
 from gp_distributions.rows.clouds import drop_copies, join_rows, split_rows
-from gp_distributions.rows.columns import numbers_of
+from gp_distributions.rows.layout import numbers_of
 
 # The smallest subsamples have this many atoms, the next twice as many, and so on, up to the bag size.
 _SMALLEST_SUBSAMPLE = 5

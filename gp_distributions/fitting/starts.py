@@ -16,10 +16,9 @@ from linear_operator.operators import DiagLinearOperator
 from torch import Tensor
 
 from gp_distributions.distances.base import Distance
+from gp_distributions.distances.comparison import rounding_of
 from gp_distributions.distances.embedded_rows import EmbeddedRows, Rows, rows_of
-from gp_distributions.distances.rounding import rounding_of
-from gp_distributions.kernels.block_kernel import BlockKernel
-from gp_distributions.kernels.covariances import covariance
+from gp_distributions.kernels.covariances import BlockKernel, covariance
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.kernels.reading import inside_blocks
 from gp_distributions.models.distribution_gp import DistributionGP

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from gp_distributions.kernels.reading import distribution_kernels
 from gp_distributions.rows.clouds import drop_padding, join_rows, split_rows
-from gp_distributions.rows.columns import Slots
+from gp_distributions.rows.layout import Slots
 
 
 def thinned(rows: Tensor, kernel: Kernel, atoms: int, *, seed: int = 0) -> Tensor:

@@ -15,8 +15,7 @@ from gp_distributions.kernels.reading import readers
 from gp_distributions.measures.atom_encoding import AtomEncoding
 from gp_distributions.measures.encoding import CovariateEncoding, MixedEncoding, Scaling
 from gp_distributions.models import DistributionGP, SparseDistributionGP
-from gp_distributions.rows.columns import Columns, numbers_of
-from gp_distributions.rows.layout import Block
+from gp_distributions.rows.layout import Block, Columns, numbers_of
 
 Names = Sequence[str] | Mapping[str, Sequence[str]]
 # Blocks of distributions by name, with the distances or kernels that read each of them.

@@ -15,7 +15,7 @@ from gp_distributions.measures.described import check_type
 from gp_distributions.models import DistributionGP, SparseDistributionGP
 from gp_distributions.models.exact_inference import marginal_moments
 from gp_distributions.rows.clouds import split_rows
-from gp_distributions.rows.columns import select_columns
+from gp_distributions.rows.layout import select_columns
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,7 +2,7 @@
 
 import gp_distributions.kernels.random_features  # noqa: F401, registers with BoTorch
 from gp_distributions.kernels.aggregates import aggregate_kernel
-from gp_distributions.kernels.block_kernel import BlockKernel
+from gp_distributions.kernels.covariances import BlockKernel
 from gp_distributions.kernels.default import default_distance, default_kernel
 from gp_distributions.kernels.defaults import default_kernels
 from gp_distributions.kernels.diagnosis import Diagnosis, diagnose

@@ -9,9 +9,9 @@ from gpytorch.constraints import Positive
 from gpytorch.kernels import ConstantKernel, Kernel, LinearKernel, RBFKernel, ScaleKernel
 from torch import Tensor
 
+from gp_distributions.kernels.copies import with_outputscale
 from gp_distributions.kernels.distribution_kernel import dimension_scaled_prior
 from gp_distributions.kernels.expected_kernel import ExpectedKernel
-from gp_distributions.kernels.outputscale import with_outputscale
 from gp_distributions.measures.described import described
 from gp_distributions.measures.gaussians import Gaussians
 from gp_distributions.measures.point_clouds import PointClouds

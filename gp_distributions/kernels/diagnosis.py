@@ -11,18 +11,17 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from gp_distributions.distances.base import Distance
+from gp_distributions.distances.comparison import rounding_of
 from gp_distributions.distances.embedded_rows import Rows, rows_of
-from gp_distributions.distances.rounding import rounding_of
 from gp_distributions.kernels.covariances import covariance
+from gp_distributions.kernels.default import unit_findings
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.kernels.orientation import LEVEL, axes_p_value, sees_random_poses
 from gp_distributions.kernels.reading import check_kind, distribution_kernels
-from gp_distributions.kernels.units import unit_findings
 from gp_distributions.measures.described import described
 from gp_distributions.measures.inputs import Inputs, encoding_of, input_rows
 from gp_distributions.numerics.sampling import apart
-from gp_distributions.rows.columns import numbers_of
-from gp_distributions.rows.layout import Block
+from gp_distributions.rows.layout import Block, numbers_of
 
 # All clouds look unlike if the correlation at the median distance is below the first value, and alike
 # if it is above the second.

@@ -15,15 +15,74 @@ from torch import Tensor
 from gp_distributions.distances.base import Distance
 from gp_distributions.distances.comparison import in_mode
 from gp_distributions.distances.embedded_rows import Rows, rows_of
-from gp_distributions.kernels.origins import Origin
 from gp_distributions.kernels.profiles import Profile, make_profile
-from gp_distributions.kernels.row_kernel import RowKernel
 from gp_distributions.measures.described import described
-from gp_distributions.measures.kinds import Distributions
+from gp_distributions.measures.kinds import Distributions, as_rows, kind_of
 from gp_distributions.numerics.linear_algebra import entrywise
 from gp_distributions.numerics.pairwise import squared_euclidean
 from gp_distributions.rows.clouds import equal_rows, expand_batches
-from gp_distributions.rows.contents import is_tracked
+from gp_distributions.rows.tensors import is_tracked
+
+
+class RowKernel(Kernel):
+    """Kernel whose ``forward`` reads rows of different widths and returns a tensor."""
+
+    def __call__(self, x1: Any, x2: Any = None, *args: Any, **params: Any) -> Any:
+        """Evaluate the kernel as GPyTorch does, on rows.
+
+        Raises:
+            TypeError: If the inputs are not tensors.
+        """
+        for x in (x1, x2):
+            if not isinstance(x, Tensor | None):
+                raise TypeError(
+                    f"Expected rows as a tensor, got {type(x).__name__}. Pass clouds.pack()."
+                )
+        return super().__call__(x1, x2, *args, **params)
+
+
+class Origin(torch.nn.Module):
+    r"""The mean, in the Hilbert space of a distance, of one or more distributions.
+
+    The squared distance of a distribution to the mean of :math:`P_1, \dots, P_K` is
+
+    .. math::
+        \frac1K \sum_k d^2(P, P_k) - \frac{1}{2 K^2} \sum_{kl} d^2(P_k, P_l).
+
+    Args:
+        distributions: The distributions, or their ``K x width`` tensor of rows.
+        distance: Distance that will compare them with others.
+
+    Raises:
+        TypeError: If ``distributions`` are neither distributions nor a tensor of floating-point numbers.
+        ValueError: If there are none, or the distance does not read them.
+    """
+
+    def __init__(self, distributions: Distributions | Tensor, distance: Distance) -> None:
+        super().__init__()
+        rows, kind = as_rows(distributions).detach(), kind_of(distributions)
+        if rows.dim() != 2 or not rows.numel():
+            raise ValueError(
+                "Expected an origin of one or more distributions, as a tensor of shape (K, width), got "
+                f"shape {tuple(rows.shape)}."
+            )
+        if kind not in (None, distance.inputs):
+            raise ValueError(f"Expected an origin of {distance.inputs}, got {kind}.")
+        distance.block.split(rows)  # refuses rows of another width
+        self.rows: Tensor
+        self.register_buffer("rows", rows.clone())
+
+    def extra_repr(self) -> str:
+        """Return the number of distributions, for printing."""
+        return f"mean of {len(self.rows)}"
+
+    def squared_norms(self, distance: Distance, rows: Rows) -> Tensor:
+        """Compute the squared distances of rows to the origin, ``batch_shape x N``."""
+        origin = self.rows.to(rows_of(rows))
+        # The distance remembers distances within a set, and so represents these rows once.
+        within = distance.forward(origin).mean((-2, -1))
+        return distance.forward(rows, origin).mean(-1) - within / 2
+
 
 # The options of GPyTorch's kernels; it ignores others.
 _OPTIONS = [name for name in inspect.signature(Kernel).parameters if name != "kwargs"]

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from gp_distributions.distances.embedded_rows import Rows, embedded, rows_of, state_of
-from gp_distributions.kernels.row_kernel import RowKernel
+from gp_distributions.kernels.distribution_kernel import RowKernel
 from gp_distributions.measures.arrays import integer
 from gp_distributions.measures.described import described
 from gp_distributions.numerics.embedding_kernels import point_covariances

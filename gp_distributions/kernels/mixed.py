@@ -11,7 +11,7 @@ from botorch.models.kernels.categorical import CategoricalKernel
 from gpytorch.constraints import Positive
 from gpytorch.kernels import AdditiveKernel, Kernel, MaternKernel, ProductKernel, ScaleKernel
 
-from gp_distributions.kernels.block_kernel import BlockKernel
+from gp_distributions.kernels.covariances import BlockKernel
 from gp_distributions.kernels.default import default_distance
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.measures.described import check_type

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gp_distributions.distances.base import Distance
 from gp_distributions.distances.scaled import ScaledDistance
-from gp_distributions.kernels.block_kernel import BlockKernel
+from gp_distributions.kernels.covariances import BlockKernel
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.kernels.expected_kernel import ExpectedKernel
 from gp_distributions.measures.encoding import CovariateEncoding, MixedEncoding
@@ -20,8 +20,7 @@ from gp_distributions.measures.inputs import Encoding, Inputs
 from gp_distributions.measures.kinds import kind_of
 from gp_distributions.measures.mixed_inputs import MixedInputs
 from gp_distributions.measures.point_clouds import PointClouds
-from gp_distributions.rows.columns import Columns, Slots
-from gp_distributions.rows.layout import Block
+from gp_distributions.rows.layout import Block, Columns, Slots
 
 KernelT = TypeVar("KernelT", bound=Kernel)
 

@@ -20,7 +20,7 @@ from gp_distributions.measures.arrays import (
     to_tensors,
 )
 from gp_distributions.measures.tables import cells, is_table
-from gp_distributions.rows.padding import untouched_zeros
+from gp_distributions.rows.tensors import untouched_zeros
 
 
 def listed(

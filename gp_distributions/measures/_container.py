@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from gp_distributions.measures.arrays import Data, Labels, given_scale, integer
-from gp_distributions.rows.contents import is_tracked
-from gp_distributions.rows.padding import at, is_wide, joined
+from gp_distributions.rows.tensors import at, is_tracked, is_wide, joined
 from gp_distributions.warnings import PrecisionWarning, warn
 
 Index: TypeAlias = int | slice | Sequence[int] | Sequence[bool] | npt.NDArray[Any] | Tensor

@@ -8,7 +8,7 @@ from gp_distributions.measures.arrays import integer, positive
 from gp_distributions.measures.described import check_type
 from gp_distributions.measures.point_clouds import PointClouds
 from gp_distributions.numerics.neighbourhoods import Neighbourhoods
-from gp_distributions.rows.padding import filled
+from gp_distributions.rows.tensors import filled
 
 # Number of clouds that are described at a time.
 _CHUNK = 256

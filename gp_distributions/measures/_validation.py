@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gp_distributions.measures.arrays import Labels
-from gp_distributions.rows.padding import copy_filled, filled, is_wide, untouched_zeros
+from gp_distributions.rows.tensors import copy_filled, filled, is_wide, untouched_zeros
 
 # A function that maps an index into the batch axes to the distribution's name in error messages.
 Name: TypeAlias = Callable[[tuple[int, ...]], str]

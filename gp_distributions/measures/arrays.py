@@ -15,7 +15,7 @@ from scipy.sparse import issparse
 from torch import Tensor
 
 from gp_distributions.numerics.predictions import refuse_mask
-from gp_distributions.rows.contents import check_content
+from gp_distributions.rows.tensors import check_content
 
 Array: TypeAlias = Tensor | npt.NDArray[Any]
 Data: TypeAlias = Tensor | npt.ArrayLike

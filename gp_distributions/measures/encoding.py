@@ -17,8 +17,7 @@ from gp_distributions.measures.gaussian_mixtures import GaussianMixtures
 from gp_distributions.measures.gaussians import Gaussians
 from gp_distributions.measures.kinds import KINDS
 from gp_distributions.measures.point_clouds import PointClouds
-from gp_distributions.rows.columns import Slots, select_columns
-from gp_distributions.rows.layout import Block
+from gp_distributions.rows.layout import Block, Slots, select_columns
 
 # Up to this many levels, text is taken for categories without question.
 _FEW = 10

@@ -20,7 +20,7 @@ from gp_distributions.measures.targets import (
     check_order,
     read_labels,
 )
-from gp_distributions.rows.contents import check_content
+from gp_distributions.rows.tensors import check_content
 
 # Number of inputs in a piece of data in memory. Sums depend on it in the last bits, so it is fixed.
 _PIECE = 8192

@@ -19,11 +19,10 @@ from gpytorch.likelihoods.gaussian_likelihood import _GaussianLikelihoodBase
 from gpytorch.priors import LogNormalPrior
 from torch import Tensor
 
-from gp_distributions.kernels.default import default_kernel
+from gp_distributions.kernels.copies import with_outputscale
+from gp_distributions.kernels.default import default_kernel, unit_findings
 from gp_distributions.kernels.mixed import mixed_kernel
-from gp_distributions.kernels.outputscale import with_outputscale
 from gp_distributions.kernels.reading import check_kind, distribution_kernels, readers
-from gp_distributions.kernels.units import unit_findings
 from gp_distributions.measures import (
     GaussianMixtures,
     Gaussians,

@@ -26,9 +26,8 @@ from torch.nn import Module
 
 from gp_distributions.distances.base import Distance
 from gp_distributions.distances.embedded_rows import EmbeddedRows, Rows, state_of
-from gp_distributions.kernels.batching import taken
-from gp_distributions.kernels.covariances import covariance
-from gp_distributions.kernels.lazy_covariance import LazyCovariance
+from gp_distributions.kernels.copies import taken
+from gp_distributions.kernels.covariances import LazyCovariance, covariance
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.measures.training_data import TrainingData
 from gp_distributions.models.arguments import (
@@ -55,7 +54,7 @@ from gp_distributions.models.observations import (
 from gp_distributions.models.regression import Regression
 from gp_distributions.numerics.linear_algebra import cholesky
 from gp_distributions.rows.clouds import pad_rows, rows_at, same_tensor
-from gp_distributions.rows.contents import check_content
+from gp_distributions.rows.tensors import check_content
 
 ModuleT = TypeVar("ModuleT", bound=Module)
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from gp_distributions.distances.embedded_rows import Rows, embedded, rows_of
 from gp_distributions.numerics.effective_sizes import effective_sizes
 from gp_distributions.rows.clouds import drop_copies, split_rows
-from gp_distributions.rows.columns import Columns, Slots, select_columns
+from gp_distributions.rows.layout import Columns, Slots, select_columns
 from gp_distributions.warnings import TiesWarning, warn
 
 _NO_BATCH = torch.Size()

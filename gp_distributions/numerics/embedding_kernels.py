@@ -34,8 +34,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gp_distributions.numerics.linear_algebra import by_torch, square_root
-from gp_distributions.rows.contents import is_tracked
 from gp_distributions.rows.gaussians import split_gaussians
+from gp_distributions.rows.tensors import is_tracked
 
 PairFunction = Callable[[Tensor, Tensor], Tensor]
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from gp_distributions.numerics.semi_dual import SINGULAR, TransportOutcome, solve_semi_dual
-from gp_distributions.rows.contents import is_tracked
+from gp_distributions.rows.tensors import is_tracked
 
 
 def transport_potentials(

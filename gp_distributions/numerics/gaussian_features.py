@@ -30,7 +30,7 @@ from torch import Tensor
 from gp_distributions.numerics.linear_algebra import recomputed
 from gp_distributions.numerics.mean_embeddings import common_atoms
 from gp_distributions.rows.clouds import Cloud, by_size, sizes
-from gp_distributions.rows.contents import is_tracked
+from gp_distributions.rows.tensors import is_tracked
 
 # There are features for at most so many coordinates and for points at most so far from the middle of
 # their range, and at most so many of them: of a cloud, and of all clouds together.

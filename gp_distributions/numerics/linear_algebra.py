@@ -26,7 +26,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint
 
-from gp_distributions.rows.contents import is_tracked
+from gp_distributions.rows.tensors import is_tracked
 from gp_distributions.warnings import JitterWarning, warn
 
 

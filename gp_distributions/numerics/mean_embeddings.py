@@ -25,7 +25,7 @@ from gp_distributions.numerics.embedding_kernels import (
 from gp_distributions.numerics.linear_algebra import matmul, recomputed
 from gp_distributions.numerics.pairwise import mirrored
 from gp_distributions.rows.clouds import Cloud, by_size
-from gp_distributions.rows.contents import is_tracked
+from gp_distributions.rows.tensors import is_tracked
 
 # Number of entries of the kernel matrix that are computed at a time.
 _STRIP = 2**22

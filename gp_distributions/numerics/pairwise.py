@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from gp_distributions.numerics.linear_algebra import matmul, recomputed
-from gp_distributions.rows.contents import is_tracked
+from gp_distributions.rows.tensors import is_tracked
 
 # Number of elements in a strip of columns; strips are processed one at a time.
 _STRIP = 2**21

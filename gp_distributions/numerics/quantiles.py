@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from gp_distributions.numerics.linear_algebra import matmul
-from gp_distributions.rows.contents import is_tracked
+from gp_distributions.rows.tensors import is_tracked
 
 
 def argsort(values: Tensor) -> Tensor:

@@ -11,8 +11,14 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from gp_distributions.rows.contents import is_tracked
-from gp_distributions.rows.padding import at, copy_filled, is_wide, resized, untouched_zeros
+from gp_distributions.rows.tensors import (
+    at,
+    copy_filled,
+    is_tracked,
+    is_wide,
+    resized,
+    untouched_zeros,
+)
 
 # Atoms and weights of clouds.
 Cloud: TypeAlias = tuple[Tensor, Tensor]

@@ -45,8 +45,7 @@ from gp_distributions.models.likelihoods import (
 )
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.models.shared_kernel import SharedNoise
-from gp_distributions.rows.columns import Slots
-from gp_distributions.rows.layout import Block
+from gp_distributions.rows.layout import Block, Slots
 from gp_distributions.saving.objects import TAKEN_APART
 
 _PACKAGES = (distances, kernels, measures, constraints, gpytorch_kernels, means, priors)

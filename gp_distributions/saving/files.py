@@ -104,7 +104,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     Raises:
         SavedModelError: If the file is damaged, truncated, in the format of another version, or was
             not written by :func:`save`. The message names the version that wrote it if that can still
-            be read; files of version 0.2.0 and earlier are not read.
+            be read; files of version 0.3 and earlier are not read.
         OSError: If the file cannot be read.
 
     Example:

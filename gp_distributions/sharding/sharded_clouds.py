@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gp_distributions.measures.arrays import Labels, integer
 from gp_distributions.measures.point_clouds import PointClouds
-from gp_distributions.rows.padding import filled
+from gp_distributions.rows.tensors import filled
 from gp_distributions.sharding.parquet import Layout, parquet_pieces
 from gp_distributions.sharding.passes import run
 from gp_distributions.sharding.pieces import Contents, FunctionPiece, Piece, PieceError, named

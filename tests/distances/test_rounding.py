@@ -23,7 +23,7 @@ from gp_distributions import (
     fit,
 )
 from gp_distributions.distances.base import Distance
-from gp_distributions.distances.rounding import rounding_of
+from gp_distributions.distances.comparison import rounding_of
 from gp_distributions.fitting.starts import median_distances
 from gp_distributions.numerics.sampling import median_distance
 from gp_distributions.warnings import UndeterminedWarning

@@ -12,9 +12,7 @@ from sklearn.metrics.pairwise import additive_chi2_kernel, chi2_kernel
 from torch import Tensor
 
 from gp_distributions import DistributionKernel, PointClouds
-from gp_distributions.distances.chi_squared import ChiSquared
-from gp_distributions.distances.hellinger import Hellinger
-from gp_distributions.distances.total_variation import TotalVariation
+from gp_distributions.distances.shared_support import ChiSquared, Hellinger, TotalVariation
 from gp_distributions.numerics import pairwise
 from gp_distributions.numerics.pairwise import chi_squared, pairs_in_strips
 

@@ -6,7 +6,7 @@ import pytest
 
 from gp_distributions import MMD, DistributionKernel, ScaledDistance, SlicedWasserstein
 from gp_distributions.distances import Distance
-from gp_distributions.kernels.candidates import copied, distances_of
+from gp_distributions.kernels.copies import copied, distances_of
 
 
 def sliced() -> SlicedWasserstein:

@@ -17,7 +17,7 @@ from gp_distributions import (
     SparseDistributionGP,
     fit,
 )
-from gp_distributions.kernels.outputscale import with_outputscale
+from gp_distributions.kernels.copies import with_outputscale
 
 GENERATOR = torch.Generator().manual_seed(0)
 X = PointClouds(

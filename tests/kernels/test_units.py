@@ -6,7 +6,7 @@ from gpytorch.kernels import Kernel, RBFKernel
 
 import gp_distributions as gd
 from gp_distributions.distances import Distance
-from gp_distributions.kernels.units import unit_findings
+from gp_distributions.kernels.default import unit_findings
 from gp_distributions.warnings import UnitsWarning
 
 UNITS = torch.tensor([1.0, 30.0, 0.0], dtype=torch.float64)

@@ -13,7 +13,7 @@ import torch
 from gp_distributions import GaussianMixtures, Gaussians, MixedInputs, PointClouds
 from gp_distributions.measures import Covariates
 from gp_distributions.rows.clouds import pad_rows
-from gp_distributions.rows.columns import Slots
+from gp_distributions.rows.layout import Slots
 
 RNG = np.random.default_rng(0)
 NAMES = ["ann", "bob", "cem", "dee"]

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from gp_distributions.rows.columns import Slots, numbers_of, select_columns
+from gp_distributions.rows.layout import Slots, numbers_of, select_columns
 
 ROWS = torch.arange(2 * 11, dtype=torch.float64).reshape(2, 11)  # 2 columns, 3 slots of 3
 FIRST, SECOND, WHOLE = Slots(2, 3, 0, 1), Slots(2, 3, 1, 2), Slots(2, 3, 0, 3)

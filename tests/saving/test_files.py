@@ -533,12 +533,20 @@ class TestFiles:
         with pytest.raises(SavedModelError, match=message):
             load(path)
 
+    def test_files_of_version_0_3(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(files, "versions", lambda: {"gp_distributions": "0.3.0"})
+        monkeypatch.setattr(files, "FORMAT", 2)
+        save(make_model(), path)
+        monkeypatch.undo()
+        with pytest.raises(SavedModelError, match=r"Install gp_distributions 0\.3\.0.* fit again"):
+            load(path)
+
     def test_later_formats(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(files, "versions", lambda: {"gp_distributions": "9.9"})
-        monkeypatch.setattr(files, "FORMAT", 3)
+        monkeypatch.setattr(files, "FORMAT", 4)
         save(make_model(), path)
-        monkeypatch.setattr(files, "FORMAT", 2)
-        with pytest.raises(SavedModelError, match=r"format 3, and.* Install gp_distributions 9\.9"):
+        monkeypatch.setattr(files, "FORMAT", 3)
+        with pytest.raises(SavedModelError, match=r"format 4, and.* Install gp_distributions 9\.9"):
             load(path)
         write_tensors(path, "a checkpoint", {}, [])
         with pytest.raises(SavedModelError, match="is a checkpoint, not a model"):

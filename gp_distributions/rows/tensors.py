@@ -1,4 +1,4 @@
-"""Padding that takes no memory: zeros that are never written.
+"""Tensors of rows: whether their content can be read, and padding that takes no memory.
 
 Rows of bags of very different sizes are mostly zeros behind the last atom. The operating system maps a
 page of memory when it is first written, so arrays that it provides as zeros take memory only where a
@@ -16,7 +16,37 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gp_distributions.rows.contents import is_tracked
+
+def check_content(values: Tensor) -> None:
+    """Check that rows are a tensor whose content can be read.
+
+    Raises:
+        TypeError: If they are something else, such as distributions or a sparse tensor, or are within
+            a transform of ``torch.func``, which hides their content.
+    """
+    if not isinstance(values, Tensor):
+        raise TypeError(
+            f"Expected rows as a tensor, got {type(values).__name__}. Pass X.pack(), or call "
+            "posterior(X) or predict(X)."
+        )
+    if values.layout != torch.strided:
+        raise TypeError(
+            f"Expected rows as a dense tensor, got layout {values.layout}. Pass rows.to_dense()."
+        )
+    try:
+        values.data_ptr()
+    except RuntimeError as error:  # of a wrapper
+        raise TypeError(
+            "Clouds, distances and models look at the content of rows, which the transforms of "
+            "torch.func (vmap, grad) do not allow. Pass all rows at once, as a tensor with batch axes, "
+            "and differentiate with torch.autograd."
+        ) from error
+
+
+def is_tracked(*tensors: Tensor) -> bool:
+    """Whether autograd records what is computed from tensors."""
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+
 
 # Rows of at least this many entries are treated one by one; shorter ones take little memory.
 _WIDE = 2**14
