@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gp_distributions.bayesopt.proposing import one_by_one
 from gp_distributions.distances.base import Distance, DistanceWrapper
-from gp_distributions.distances.embedded_rows import EmbeddedRows, Rows, rows_of
+from gp_distributions.distances.embedded_rows import EmbeddedRows, Rows, rows_of, state_of
 from gp_distributions.distances.principal import PrincipalDistance
 from gp_distributions.kernels.reading import distribution_kernels
 from gp_distributions.measures import PointClouds
@@ -29,11 +29,6 @@ ModuleT = TypeVar("ModuleT", bound=torch.nn.Module)
 _BLOCK, _STRIP = 1024, 32
 # Number of bytes for features of candidates.
 _MEMORY = 2.0**31
-# Attributes of modules that are no settings.
-_INTERNAL = {
-    *vars(torch.nn.Module()),
-    *("_priors", "_constraints", "_added_loss_terms", "memory", "warm_starts"),
-}
 
 
 class Pool:
@@ -281,7 +276,7 @@ class Candidates:
         memory: float,
         base: Candidates | None = None,
     ) -> None:
-        self._given = distance
+        self._state = state_of(distance)
         # Later changes of the parameters do not affect a copy.
         self.distance = copy.deepcopy(distance).requires_grad_(False)
         self.block = block
@@ -298,17 +293,7 @@ class Candidates:
 
     def serves(self, distance: Distance, block: Block) -> bool:
         """Whether these are the candidates for a distance with the same settings, and its block."""
-        if block != self.block:
-            return False
-        parts = [[*each.modules()] for each in (self._given, self.distance, distance)]
-        if len({len(each) for each in parts}) > 1:
-            return False
-        return all(
-            type(given) is type(other)
-            and _settings(given) == _settings(other)
-            and _same_tensors(kept, other)
-            for given, kept, other in zip(*parts, strict=True)
-        )
+        return block == self.block and self._state == state_of(distance)
 
     @torch.no_grad()
     def places(self, rows: Tensor) -> Tensor:
@@ -469,26 +454,3 @@ def optimize_over_pool(
 
 def _first(known: Iterable[Candidates], distance: Distance, block: Block) -> Candidates | None:
     return next((each for each in known if each.serves(distance, block)), None)
-
-
-def _settings(module: torch.nn.Module) -> dict[str, Any]:
-    """Return the settings of a module; those that are no plain values count by identity."""
-    plain = (bool, int, float, str, tuple, type(None))
-    return {
-        name: value if isinstance(value, plain) else id(value)
-        for name, value in vars(module).items()
-        if name not in _INTERNAL
-    }
-
-
-def _same_tensors(one: torch.nn.Module, other: torch.nn.Module) -> bool:
-    """Whether two modules have the same parameters and buffers of their own."""
-    first, second = ({**each._parameters, **each._buffers} for each in (one, other))
-    return first.keys() == second.keys() and all(map(_same, first.values(), second.values()))
-
-
-def _same(one: Tensor | None, other: Tensor | None) -> bool:
-    if one is None or other is None:
-        return one is other
-    alike = (one.shape, one.dtype, one.device) == (other.shape, other.dtype, other.device)
-    return alike and bool(((one == other) | (one != one) & (other != other)).all())

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from gp_distributions.rows.clouds import drop_copies
+from gp_distributions.rows.clouds import drop_copies, same_tensor
 from gp_distributions.rows.layout import Columns, select_columns
 from gp_distributions.rows.tensors import is_tracked
 
@@ -20,8 +20,8 @@ ValueT = TypeVar("ValueT")
 _OF_EACH = ("representation", "norms")
 # Number of sets of rows that a distance remembers.
 _CAPACITY = 2
-# Types of settings that are compared by value.
-_PLAIN = {bool, int, float, str, type(None)}
+# Attributes of modules that are no settings.
+_INTERNAL = {*vars(torch.nn.Module()), "memory", "warm_starts"}
 
 
 class EmbeddedRows:
@@ -183,37 +183,55 @@ class RowMemory:
 
 
 class _Version:
-    """A tensor as it was: equal to itself as long as it does not change in place."""
+    """A tensor as it was: equal to itself as long as it does not change in place, and to equal ones."""
 
     def __init__(self, tensor: Tensor) -> None:
         self.tensor = tensor
-        self.version = 0 if tensor.is_inference() else tensor._version
+        self.version = _version(tensor)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, _Version):
             return NotImplemented
-        return self.tensor is other.tensor and self.version == other.version
+        if self.tensor is other.tensor:
+            return self.version == other.version
+        # Transforms of BoTorch replace their buffers by equal ones.
+        kept = all(each.version == _version(each.tensor) for each in (self, other))
+        return kept and same_tensor(self.tensor, other.tensor)
 
     def __hash__(self) -> int:
-        return hash((id(self.tensor), self.version))
+        return hash(self.tensor.shape)
+
+
+def _version(tensor: Tensor) -> int:
+    return 0 if tensor.is_inference() else tensor._version
 
 
 def state_of(module: Any) -> Hashable:
-    """Return a key that is equal as long as a module computes the same; ``None`` for ``None``.
+    """Return a key that is equal for modules that compute the same; ``None`` for ``None``.
 
-    Buffers count by identity and version; parameters by their values, since GPyTorch sets them without
-    a new version; and settings by their values if they are numbers, text or truth values.
+    Parameters count by their values, since GPyTorch sets them without a new version; buffers, and
+    tensors that are settings, by identity and version, others in their place by content; and other
+    settings by value if they are numbers or text, and by identity if they are functions or objects.
     """
     if module is None:
         return None
     if getattr(type(module), "transparent", False):
         return state_of(module.distance)
-    settings = [(n, v) for n, v in vars(module).items() if type(v) in _PLAIN and n != "training"]
+    settings = [(n, _setting(v)) for n, v in vars(module).items() if n not in _INTERNAL]
     priors = vars(module).get("_priors", {})  # which change no result of the module itself
     parameters = [None if p is None else _value(p) for p in module._parameters.values()]
     buffers = [None if b is None else _Version(b) for b in module._buffers.values()]
     parts = [state_of(part) for name, part in module._modules.items() if name not in priors]
     return type(module), *settings, *parameters, *buffers, *parts
+
+
+def _setting(value: Any) -> Hashable:
+    if isinstance(value, Tensor):
+        return _Version(value)
+    if isinstance(value, list | tuple):
+        return tuple(map(_setting, value))
+    # Dictionaries and sets are of GPyTorch.
+    return value if isinstance(value, Hashable) else None
 
 
 def _value(parameter: Tensor) -> Hashable:

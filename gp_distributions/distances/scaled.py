@@ -234,7 +234,7 @@ class ScaledDistance(DistanceWrapper, gpytorch.Module):
     @property
     def multipliers(self) -> Tensor:
         """The factor of each coordinate, of shape ``d``: its scale, divided by its unit."""
-        if bool(self.spread.isnan().any()):
+        if self.standardize and bool(self.spread.isnan().any()):
             raise ValueError("Expected a spread: call adapt() with rows first.")
         positions, normals = self.spread.split([self.dim - self.num_normals, self.num_normals])
         together = len(positions) if self.geometric else next(iter(self.rotating), 0)

@@ -109,10 +109,10 @@ def ensemble_of(models: Sequence[Any], weights: Tensor | ArrayLike | None = None
 
 def _share_targets(first: DistributionGP, second: DistributionGP) -> bool:
     one, other = training_targets(first), training_targets(second)
-    classes = [each.classes_ for each in (first, second) if isinstance(each, ClassificationGP)]
+    classes = [getattr(each, "classes_", np.empty(0)) for each in (first, second)]
     assert one is not None  # exact models keep theirs
     assert other is not None
-    if classes and not np.array_equal(*classes):
+    if not np.array_equal(classes[0], classes[1]):
         return False
     return one.shape == other.shape and bool(equal_targets(one, other).all())
 

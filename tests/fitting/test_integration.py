@@ -114,12 +114,12 @@ def matern(squared: Tensor) -> Tensor:
 
 
 def assert_agrees(model: DistributionGP, expected: tuple[Tensor, Tensor, Tensor]) -> None:
-    """Compare predictions with brute force, up to the error of some 100 effective draws."""
+    """Compare predictions with brute force, up to the error of some 50 effective draws."""
     found = model.predict(ROWS[NEW])
     torch.testing.assert_close(found[0], expected[0], rtol=0, atol=0.02 * SPREAD)
     torch.testing.assert_close(found[1], expected[1], rtol=0.03, atol=0)
     logs = model.log_prob(ROWS[NEW], TARGETS[NEW])
-    torch.testing.assert_close(logs, expected[2], rtol=0, atol=0.03)
+    torch.testing.assert_close(logs, expected[2], rtol=0, atol=0.06)
 
 
 def axis(num: int) -> Tensor:

@@ -46,7 +46,7 @@ def test_clouds_take_the_dtype_of_the_model(train: torch.dtype, test: torch.dtyp
     assert expected.dtype == train
 
 
-@pytest.mark.parametrize("name", ["exact", "shared", "normalised", "sampling noise", "mixture"])
+@pytest.mark.parametrize("name", ["exact", "shared", "transformed", "sampling noise", "mixture"])
 def test_a_model_that_has_predicted_changes_its_dtype(name: str) -> None:
     """What predictions have computed is not kept in the other dtype."""
     model = MODELS[name]()
