@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -14,13 +14,13 @@ from gp_distributions.fitting.ascent import ascending
 from gp_distributions.fitting.atom_lengthscale import Lengthscale, lengthscales_to_try
 from gp_distributions.fitting.choosing import choose_metric
 from gp_distributions.fitting.geometry import choose_geometry
-from gp_distributions.fitting.marginal_likelihood import fit, maximise_likelihood
+from gp_distributions.fitting.marginal_likelihood import fit
 from gp_distributions.fitting.scales import choose_scales, distances_to_scale
 from gp_distributions.fitting.sparse import exact_model, fit_sparse
+from gp_distributions.fitting.stages import CONCENTRATION, run
 from gp_distributions.kernels.reading import default_distances
 from gp_distributions.measures.arrays import positive
 from gp_distributions.models.classification import ClassificationGP
-from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.sparse_classification import SparseClassificationGP
 from gp_distributions.models.sparse_distribution_gp import Summed
 
@@ -67,82 +67,123 @@ def fit_classifier(
     if not concentrations:
         raise ValueError("Expected at least one concentration in alpha_epsilons.")
     temperatures = _TEMPERATURES if temperature is None else [positive(temperature, "temperature")]
-    select = partial(
-        _selected,
-        model,
-        concentrations=concentrations,
-        temperatures=temperatures,
-        options=options,
-    )
-    if model.chooses_metric:
-        _choose(model, select, concentrations[len(concentrations) // 2], options)
-    else:
-        select().restore(model)
+    state = _State(model, concentrations, temperatures, options)
+    for stage in _stages(model):
+        stage(state)
     return model
 
 
-def _choose(
-    model: Classifier,
-    select: Callable[[], _Fitted],
-    concentration: float,
-    options: dict[str, Any],
-) -> None:
-    """Fit a classifier without a kernel, whose metric the labels choose.
+def _stages(model: Classifier) -> tuple[Callable[[_State], Any], ...]:
+    if not model.chooses_metric:
+        return (_concentrations,)
+    return _SPARSE if isinstance(model, SparseClassificationGP) else _DEFAULT
 
-    The pose of shapes and the factor of their normals are chosen first, at the given concentration.
+
+class _State:
+    """What the stages of a fit of a classifier share.
+
+    Args:
+        model: The classifier.
+        concentrations: The concentrations to try, from the largest to the smallest.
+        temperatures: The temperatures to try.
+        options: Options of the fits at each.
+
+    Attributes:
+        exact: The classifier, or an exact one of the sample of a sparse one, with the same modules.
+        given: The options of all stages.
     """
-    given = {name: options[name] for name in ("seed", "options", "progress") if name in options}
-    if options.get("init", "median") == "median":
+
+    def __init__(
+        self,
+        model: Any,
+        concentrations: Sequence[float],
+        temperatures: Sequence[float],
+        options: dict[str, Any],
+    ) -> None:
+        self.model, self.options = model, options
+        self.concentrations, self.temperatures = concentrations, temperatures
+        names = ("seed", "options", "progress")
+        self.given = {name: options[name] for name in names if name in options}
+
+    @cached_property
+    def exact(self) -> Any:
+        """The model in which kernels are chosen."""
+        sparse = isinstance(self.model, SparseClassificationGP)
+        return exact_model(self.model) if sparse else self.model
+
+    @property
+    def seed(self) -> int:
+        """Random seed."""
+        return int(self.given.get("seed", 0))
+
+    def ascending(self, description: str) -> Any:
+        """Return a context with the maximisation of the exact model."""
+        options, progress = self.given.get("options"), self.given.get("progress", True)
+        return ascending(self.exact, description, options, progress=progress)
+
+
+def _geometry(state: _State) -> None:
+    """Choose the pose of shapes and the factor of normals, at the middle concentration."""
+    model, concentrations = state.model, state.concentrations
+    if state.options.get("init", "median") == "median":
         for distance in default_distances(model.covar_module):
-            distance.scales.fill_(1.0)
-    model.alpha_epsilon, model.temperature = concentration, 1.0
-    exact = exact_model(model) if isinstance(model, SparseClassificationGP) else model
-    with ascending(
-        exact, "Choosing", given.get("options"), progress=given.get("progress", True)
-    ) as ascent:
-        choose_geometry(exact, seed=given.get("seed", 0), tick=ascent.tick)
-    if isinstance(model, SparseClassificationGP):
-        if distances_to_scale(exact):
-            kept = {name: options[name] for name in ("init", "restarts") if name in options}
-            maximise_likelihood(exact, **given, **kept, description="Fitting a sample")
-            _choose_scales(exact, **given)
-        select().restore(model)
-        return
-    model.ensemble = model.choice = None
-    best = select()
-    best.restore(model)
-    if _choose_scales(model, **given):
-        try:
-            best = select()
-        finally:
-            best.restore(model)
-    choose_metric(model, **given)
+            distance.scales = [1.0]
+    model.alpha_epsilon, model.temperature = concentrations[len(concentrations) // 2], 1.0
+    with state.ascending("Choosing") as ascent:
+        choose_geometry(state.exact, seed=state.seed, tick=ascent.tick)
 
 
-def _choose_scales(
-    model: DistributionGP,
-    *,
-    seed: int = 0,
-    options: dict[str, Any] | None = None,
-    progress: bool = True,
-) -> bool:
-    """Choose the scales of coordinates of a fitted model, and return whether they have changed."""
-    if not distances_to_scale(model):
+def _sample(state: _State) -> None:
+    """Fit the exact model of a sample whose scales are chosen next."""
+    if distances_to_scale(state.exact):
+        kept = {
+            name: value for name, value in state.options.items() if name in ("init", "restarts")
+        }
+        run(state.exact, CONCENTRATION, **state.given, **kept, description="Fitting a sample")
+
+
+def _concentrations(state: _State) -> None:
+    """Fit the classifier at each concentration, and keep the best of these."""
+    try:
+        best = _selected(state)
+    finally:
+        state.model.eval()
+    best.restore(state.model)
+
+
+def _scales(state: _State) -> bool:
+    """Choose the scales of coordinates, and return whether they have changed."""
+    if not distances_to_scale(state.exact):
         return False
-    with ascending(model, "Learning scales", options, progress=progress) as ascent:
-        return choose_scales(model, seed=seed, tick=ascent.tick)
+    with state.ascending("Learning scales") as ascent:
+        return choose_scales(state.exact, seed=state.seed, tick=ascent.tick)
 
 
-def _selected(
-    model: Classifier,
-    *,
-    concentrations: Sequence[float],
-    temperatures: Sequence[float],
-    options: dict[str, Any],
-) -> _Fitted:
+def _scales_of_all(state: _State) -> None:
+    """Choose the scales of coordinates; if they change, fit all concentrations again."""
+    if _scales(state):
+        _concentrations(state)
+
+
+def _members(state: _State) -> None:
+    """Choose whether further kernels predict beside the isotropic one."""
+    choose_metric(state.model, **state.given)
+
+
+#: The stages of a classifier without a kernel, and of a sparse one.
+_DEFAULT = (_geometry, _concentrations, _scales_of_all, _members)
+_SPARSE = (_geometry, _sample, _scales, _concentrations)
+
+
+def _selected(state: _State) -> _Fitted:
     """Fit a classifier at each concentration, and return the best of these."""
-    options = dict(options)
-    maximise = fit_sparse if isinstance(model, SparseClassificationGP) else maximise_likelihood
+    model, options = state.model, dict(state.options)
+    concentrations, temperatures = state.concentrations, state.temperatures
+    if isinstance(model, SparseClassificationGP):
+        maximise: Callable[..., Any] = fit_sparse
+    else:
+        model.ensemble = model.choice = None
+        maximise = partial(run, stages=CONCENTRATION)
     many = isinstance(model, SparseClassificationGP) or len(model.likelihood.labels) > _MANY
     start = copy.deepcopy(model.state_dict())
     best: _Fitted | None = None
@@ -169,9 +210,9 @@ def _selected(
                 maximise(model, **options, description=step)
                 density, chosen = _best_temperature(model, temperatures, options)
                 if best is None or density > best.density:
-                    state = copy.deepcopy(model.state_dict())
+                    values = copy.deepcopy(model.state_dict())
                     summed = model.summed() if isinstance(model, SparseClassificationGP) else None
-                    best = _Fitted(density, alpha_epsilon, lengthscale, chosen, state, summed)
+                    best = _Fitted(density, alpha_epsilon, lengthscale, chosen, values, summed)
         except BaseException:
             if best is not None:
                 best.restore(model)
@@ -207,13 +248,13 @@ class _Fitted(NamedTuple):
     alpha_epsilon: float
     lengthscale: Lengthscale | None
     temperature: float
-    state: dict[str, Any]
+    values: dict[str, Any]
     summed: Summed | None
 
     def restore(self, model: Classifier) -> None:
         """Give a model the state and the sums."""
         model.alpha_epsilon = self.alpha_epsilon
-        model.load_state_dict(self.state)
+        model.load_state_dict(self.values)
         model.temperature = self.temperature
         if isinstance(model, SparseClassificationGP) and self.summed is not None:
             model.take_sums(self.summed.features, self.summed.sums)

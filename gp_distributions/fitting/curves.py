@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from gp_distributions.fitting.lbfgs import minimise
-from gp_distributions.fitting.marginal_likelihood import fit, maximise_likelihood
+from gp_distributions.fitting.marginal_likelihood import fit
+from gp_distributions.fitting.stages import SAMPLE, run
 from gp_distributions.fitting.starts import start_at
 from gp_distributions.models.curve_gp import CurveGP
 from gp_distributions.numerics.kronecker_bound import KroneckerBound
@@ -57,7 +58,7 @@ def fit_curves(model: CurveGP, **options: Any) -> CurveGP:
     gaps = bool(model.missing.any())
     if gaps:
         _complete(model)
-    maximise_likelihood(model, **options)
+    run(model, SAMPLE, **options)
     with torch.no_grad():
         (errors, values, vectors), noise = model.decomposed(), model.likelihood.noise.clone()
 

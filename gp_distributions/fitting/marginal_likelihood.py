@@ -2,54 +2,18 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
 from functools import singledispatch
 from typing import Any, Literal
 
 import torch
 from gpytorch.models import ExactGP
-from torch import Tensor
 
-from gp_distributions.fitting.ascent import (
-    Ascent,
-    Maximum,
-    ascending,
-    climb,
-    objective,
-    set_values,
-    stays_at_start,
-    values_of,
-    warn_unless_converged,
-)
-from gp_distributions.fitting.choosing import choose_metric
-from gp_distributions.fitting.geometry import choose_geometry
-from gp_distributions.fitting.lbfgs import Pair
-from gp_distributions.fitting.sampling_noise import learn_sampling_noise
-from gp_distributions.fitting.scales import (
-    choose_scales,
-    distances_to_scale,
-    fixed_scales,
-    learn_scales,
-    learned_scales,
-)
-from gp_distributions.fitting.starts import make_smooth, median_distances, scatter, start_at_medians
-from gp_distributions.kernels.reading import default_distances
-from gp_distributions.measures.arrays import integer
+from gp_distributions.fitting.ascent import stays_at_start
+from gp_distributions.fitting.stages import EXACT, run
 from gp_distributions.measures.described import described
-from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.distribution_gp import DistributionGP
-from gp_distributions.warnings import (
-    CostWarning,
-    JitterWarning,
-    UndeterminedWarning,
-    UnitsWarning,
-    collected,
-    warn,
-)
+from gp_distributions.warnings import UndeterminedWarning, warn
 
-# A fit of more clouds is announced. It holds about as many matrices of all pairs of clouds.
-_MANY, _MATRICES = 4000, 7
 # Fits to so many clouds warn of leave-one-out errors of so many standard deviations.
 _FEWEST, _FEW, _SHORT = 10, 100, 2.0
 
@@ -148,115 +112,16 @@ def fit(
         >>> bool(model.likelihood.noise < 0.01)
         True
     """
-    pairs = maximise_likelihood(
-        model,
-        init=init,
-        restarts=restarts,
-        seed=seed,
-        options=options,
-        progress=progress,
-        **more,
-    )
-    if isinstance(model, DistributionGP) and model.chooses_metric:
-        choose_metric(model, seed=seed, options=options, progress=progress, pairs=pairs)
-    _warn_of_what_is_undetermined(model)
-    return model
-
-
-@torch.inference_mode(False)
-@torch.enable_grad()
-def maximise_likelihood(
-    model: Any,
-    *,
-    init: Literal["median", "current"] = "median",
-    restarts: int = 1,
-    seed: int = 0,
-    options: dict[str, Any] | None = None,
-    progress: bool = True,
-    description: str = "Fitting",
-) -> list[Pair]:
-    """Fit an exact model as :func:`fit` does, with a description for the progress bar.
-
-    Returns:
-        An estimate of the curvature of the marginal likelihood at its maximum.
-    """
     if not isinstance(model, ExactGP):
         raise TypeError(
             "Expected a DistributionGP or another ExactGP of GPyTorch, got "
             f"{described(model)}. Make one with DistributionGP(X, Y); fit the models of a list one "
             "by one."
         )
-    check_init(init)
-    restarts, seed = integer(restarts, "restarts", least=0), integer(seed, "seed", least=0)
-    if isinstance(model, DistributionGP):
-        model.ensemble = model.choice = None
-    warn_of_units(model)
-    _warn_of_cost(model)
-    scaled = learned_scales(model)
-    with ascending(model, description, options, progress=progress) as ascent:
-        with fixed_scales(scaled), collected(JitterWarning) as jitter:
-            # A classifier chooses itself, for all concentrations.
-            chooses = (
-                isinstance(model, DistributionGP)
-                and model.chooses_metric
-                and not isinstance(model, ClassificationGP)
-            )
-            if chooses and init == "median":
-                for distance in default_distances(model.covar_module):
-                    distance.scales = [1.0]
-            if chooses:
-                choose_geometry(model, seed=seed, tick=ascent.tick)
-            again = bool(scaled or (chooses and distances_to_scale(model)))
-            best = _best(ascent, init, restarts, seed, loose=again)
-            pairs = best.minimum.pairs
-            if chooses and choose_scales(model, seed=seed, tick=ascent.tick):
-                ascent.lowest = math.inf  # losses at other scales do not compare
-                best = _best(ascent, init, restarts, seed)
-            elif scaled and learn_scales(model, scaled, seed=seed, tick=ascent.tick):
-                ascent.lowest = math.inf
-                best = _best(ascent, "current", 0, seed)
-            elif again:
-                best = _best(ascent, "current", 0, seed, pairs=pairs)
-        if jitter:  # warn of jitter only at the final hyperparameters, not in line searches
-            with torch.no_grad():
-                ascent.loss(objective(model))
-        learn_sampling_noise(model, seed=seed)
-    warn_unless_converged(best)
-    return best.minimum.pairs
-
-
-def _best(
-    ascent: Ascent,
-    init: str,
-    restarts: int,
-    seed: int,
-    *,
-    pairs: Sequence[Pair] = (),
-    loose: bool = False,
-) -> Maximum:
-    """Maximise the marginal likelihood from all starts, and leave the model at the best result."""
-    model = ascent.model
-    if init == "median":
-        start_at_medians(model)
-    else:
-        median_distances(model)  # warns of clouds that coincide
-    starts = list(_starts(model, restarts, torch.Generator().manual_seed(seed)))
-    first = init == "current"
-    return climb(ascent, starts, seed=seed, with_first=first, pairs=pairs, loose=loose)
-
-
-def _starts(model: ExactGP, restarts: int, generator: torch.Generator) -> Iterator[list[Tensor]]:
-    """Yield the values of all parameters at each start that differs from the first."""
-    first = values_of(model)
-    yield first
-    for restart in range(restarts):
-        set_values(model, first)
-        if restart:
-            scatter(model, generator)
-        else:
-            make_smooth(model)
-        if not all(map(torch.equal, values_of(model), first)):
-            yield values_of(model)
+    how: dict[str, Any] = {"init": init, "restarts": restarts, "seed": seed, "options": options}
+    run(model, EXACT, **how, progress=progress, **more)
+    _warn_of_what_is_undetermined(model)
+    return model
 
 
 def _warn_of_what_is_undetermined(model: ExactGP) -> None:
@@ -281,31 +146,3 @@ def _warn_of_what_is_undetermined(model: ExactGP) -> None:
             "Use integrate_hyperparameters(model) for predictions.",
             UndeterminedWarning,
         )
-
-
-def check_init(init: str) -> None:
-    """Check that ``init`` is one of its two values."""
-    if init not in ("median", "current"):
-        raise ValueError(f'Expected init="median" or init="current", got {init!r}.')
-
-
-def warn_of_units(model: Any) -> None:
-    """Warn, at the first fit of a model, of coordinates that decide distances alone."""
-    for finding in getattr(model, "unit_findings", ()):
-        warn(finding, UnitsWarning)
-    model.unit_findings = ()
-
-
-def _warn_of_cost(model: ExactGP) -> None:
-    num_clouds, targets = model.train_targets.shape[-1], model.train_targets
-    if num_clouds <= _MANY:
-        return
-    # Outputs that share a kernel share its covariance matrix.
-    matrices = max(1, getattr(model, "_aug_batch_shape", targets.shape[:-1]).numel())
-    gibibytes = matrices * _MATRICES * num_clouds**2 * targets.element_size() / 2**30
-    warn(
-        f"An exact fit of {num_clouds:,} clouds needs about {gibibytes:.1f} GiB of memory and takes "
-        "long: memory grows with the square of the number of clouds, time with its cube. "
-        "SparseDistributionGP takes any number of clouds.",
-        CostWarning,
-    )

@@ -20,11 +20,8 @@ from gp_distributions.fitting.explicit_features import (
     scaled_to_evidence,
 )
 from gp_distributions.fitting.lbfgs import minimise
-from gp_distributions.fitting.marginal_likelihood import (
-    fit,
-    maximise_likelihood,
-    warn_of_units,
-)
+from gp_distributions.fitting.marginal_likelihood import fit
+from gp_distributions.fitting.stages import CONCENTRATION, SAMPLE, run, warn_of_units
 from gp_distributions.measures.training_data import TrainingData
 from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.collapsed import (
@@ -103,11 +100,10 @@ def fit_sparse(
         summed = isinstance(model, SparseAggregateGP)
         if not (summed and has_one_lengthscale(model.covar_module)):
             exact = exact_model(model)
-            # A classifier has chosen, at one concentration for all.
-            classifies = isinstance(model, SparseClassificationGP)
-            exact.chooses_metric = model.chooses_metric and not classifies
+            exact.chooses_metric = model.chooses_metric
+            stages = CONCENTRATION if isinstance(model, SparseClassificationGP) else SAMPLE
             with cheapest_covariances(model.covar_module, exact.train_inputs[0]):
-                maximise_likelihood(exact, **how, progress=progress, description=description)
+                run(exact, stages, **how, progress=progress, description=description)
         if summed:
             learn_from_sample(model)
         features = model.choose_features()

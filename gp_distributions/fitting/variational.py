@@ -29,12 +29,8 @@ from gp_distributions.fitting.ascent import (
     warn_unless_converged,
 )
 from gp_distributions.fitting.choosing import choose_metric
-from gp_distributions.fitting.marginal_likelihood import (
-    check_init,
-    fit,
-    maximise_likelihood,
-    warn_of_units,
-)
+from gp_distributions.fitting.marginal_likelihood import fit
+from gp_distributions.fitting.stages import SAMPLE, check_init, run, warn_of_units
 from gp_distributions.fitting.starts import start_at, start_at_medians
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.models.choice import PRINCIPAL
@@ -118,7 +114,7 @@ def _exact(model: VariationalDistributionGP, **options: Any) -> DistributionGP:
     parts = {"mean_module": model.mean_module, "outcome_transform": None, "likelihood": likelihood}
     exact = DistributionGP(model.train_rows, values, kernel, **parts)
     exact.chooses_metric = model.chooses_metric
-    maximise_likelihood(exact, **options, description="Starting")
+    run(exact, SAMPLE, **options, description="Starting")
     if model.chooses_metric:
         more = {name: options[name] for name in ("seed", "options", "progress")}
         choose_metric(exact, **more, alternative=PRINCIPAL)

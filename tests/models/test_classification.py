@@ -30,7 +30,7 @@ from gp_distributions import (
     fit,
 )
 from gp_distributions.fitting.concentrated_classes import ConcentratedClasses
-from gp_distributions.fitting.marginal_likelihood import maximise_likelihood
+from gp_distributions.fitting.stages import CONCENTRATION, run
 from gp_distributions.models import ClassificationGP
 from gp_distributions.models.kernel_ridge import KernelRidgeClassifier
 from gp_distributions.numerics.predictions import expected_softmax
@@ -203,7 +203,7 @@ class TestConcentration:
         separate = {}
         for alpha in (0.1, 0.01):
             one = ClassificationGP(x, y, make_kernel(), alpha_epsilon=alpha)
-            maximise_likelihood(one)
+            run(one, CONCENTRATION)
             separate[alpha] = float(one.leave_one_out().mean())
         found = fit(
             ClassificationGP(x, y, make_kernel()), alpha_epsilons=(0.1, 0.01), temperature=1.0
