@@ -17,8 +17,8 @@ from gp_distributions.judging.leave_one_out import PRIOR
 from gp_distributions.judging.predictions import Predictions
 from gp_distributions.models import ensemble_of
 from gp_distributions.numerics.predictions import stacking_weights
-from gp_distributions.plotting.comparisons import plot_comparison
 from gp_distributions.plotting.drawing import Axes
+from gp_distributions.plotting.predictions import plot_comparison
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,4 +1,4 @@
-"""Plots of a single cloud with its weights, and galleries of clouds or outlines."""
+"""Plots of clouds, the plans and references of transport, sensitivities at atoms, and Gram matrices."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from linear_operator import LinearOperator
 from numpy.typing import NDArray
 
+from gp_distributions.distances.transport import TransportDistance
+from gp_distributions.judging import Sensitivity
 from gp_distributions.measures import PointClouds, align
 from gp_distributions.plotting.drawing import Axes, Values, as_array, given_or_new
 
@@ -208,3 +211,242 @@ def is_outline(points: NDArray[np.float64]) -> bool:
     side = np.sign(dx[:, None] * (y - y[:, None]) - dy[:, None] * (x - x[:, None]))
     apart = side * np.roll(side, -1, axis=1) < 0
     return not (apart & apart.T).any()
+
+
+# Lines of less than this share of the largest mass would not be visible.
+_VISIBLE = 0.02
+
+
+def plot_plan(distance: TransportDistance, cloud: PointClouds, *, ax: Axes | None = None) -> Axes:
+    """Plot the transport plan between a cloud in the plane and the reference of a distance.
+
+    Each line joins an atom of the cloud, a black dot, with an atom of the reference, a circle whose area
+    grows with its weight. The darker the line, the more mass it carries; lines with less than 2% of the
+    largest mass are left out. So the lines at a circle show what this atom of the reference sees.
+
+    Args:
+        distance: A :class:`SinkhornPotential` or :class:`LinearTransport`.
+        cloud: A single cloud, such as ``clouds[0]``.
+        ax: Axes to draw on. Default: axes of a new figure.
+
+    Returns:
+        The axes.
+
+    Raises:
+        ValueError: If ``cloud`` is not a single cloud in the plane.
+
+    Example:
+        >>> from gp_distributions import PointClouds, ReferenceMeasure, SinkhornPotential
+        >>> from gp_distributions.plotting import plot_plan
+        >>> cloud = PointClouds([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0]])
+        >>> reference = ReferenceMeasure([[0.0, 0.1], [1.0, 0.5]], weights=[1, 2])
+        >>> ax = plot_plan(SinkhornPotential(reference, epsilon=0.01), cloud)
+        >>> len(ax.collections[0].get_segments())  # two atoms are sent to the second circle
+        3
+
+    Source: Allain, Gousset and Heurtin 2024, figure 2.
+    """
+    if cloud.batch_shape or cloud.dim != 2:
+        raise ValueError(f"Expected a single cloud in the plane, got {cloud}.")
+    from matplotlib.collections import LineCollection
+
+    masses = as_array(distance.plan(cloud.pack().unsqueeze(0))[0])
+    atoms, circles = as_array(cloud.points), as_array(distance.reference.points)
+    weights = as_array(distance.reference.weights)
+    shares = masses / masses.max()
+    rows, columns = (shares > _VISIBLE).nonzero()
+    order = shares[rows, columns].argsort()  # dark lines are drawn last
+    rows, columns = rows[order], columns[order]
+    ax = given_or_new(ax)
+    shades = [str(0.9 - 0.9 * share) for share in shares[rows, columns]]
+    lines = list(zip(atoms[rows], circles[columns], strict=True))
+    ax.add_collection(LineCollection(lines, colors=shades, linewidths=0.8, zorder=1))
+    used = as_array(cloud.weights) > 0
+    x, y = atoms[used].T
+    ax.scatter(x, y, s=8, color="black", linewidths=0, zorder=2, label="cloud")
+    sizes = 20 + 80 * weights / weights.max()
+    x, y = circles.T
+    ax.scatter(
+        x,
+        y,
+        s=sizes,
+        facecolor="white",
+        edgecolor="#b2182b",
+        linewidths=1.5,
+        zorder=3,
+        label="reference",
+    )
+    ax.margins(0.1)
+    ax.set_aspect("equal", adjustable="datalim")
+    ax.legend(frameon=False)
+    return ax
+
+
+def plot_reference_path(
+    path: Values, *, clouds: PointClouds | None = None, ax: Axes | None = None
+) -> Axes:
+    """Plot the paths of the atoms of a reference during learning, in the first two coordinates.
+
+    Empty circles are the atoms at the start, filled circles those at the end, and lines join the steps
+    between. The atoms of ``clouds``, if given, are grey dots.
+
+    Args:
+        path: The atoms before the first step and after each step, ``(steps + 1) x m x d``, such as
+            ``fit_reference(...).path``.
+        clouds: Clouds to draw in the background.
+        ax: Axes to draw on. Default: axes of a new figure.
+
+    Returns:
+        The axes.
+
+    Example:
+        >>> import numpy as np
+        >>> from gp_distributions.plotting import plot_reference_path
+        >>> steps = 0.1 * np.random.default_rng(0).normal(size=(10, 5, 2))
+        >>> ax = plot_reference_path(steps.cumsum(axis=0))
+        >>> len(ax.lines)  # a path for each of 5 atoms
+        5
+    """
+    steps = as_array(path)
+    ax = given_or_new(ax)
+    if clouds is not None:
+        x, y = as_array(clouds.points[clouds.weights > 0])[:, :2].T
+        ax.scatter(x, y, s=2, color="0.8", linewidths=0, label="data")
+    ax.plot(steps[:, :, 0], steps[:, :, 1], color="black", linewidth=0.8)
+    for (x, y), face, name in (
+        (steps[0, :, :2].T, "white", "start"),
+        (steps[-1, :, :2].T, "black", "learned"),
+    ):
+        ax.scatter(x, y, s=30, facecolor=face, edgecolor="black", zorder=3, label=name)
+    ax.set_aspect("equal", adjustable="datalim")
+    ax.legend(frameon=False)
+    return ax
+
+
+def plot_sensitivity(
+    result: Sensitivity,
+    index: int = 0,
+    *,
+    of: str = "mean",
+    by: str = "points",
+    ax: Axes | None = None,
+) -> Axes:
+    """Plot the sensitivity of a prediction to the atoms of a cloud in the plane.
+
+    Marker areas grow with the sensitivity. For points, arrows show the gradients: moving an atom along
+    its arrow increases the mean or variance. The length of the longest arrow is a fifth of the extent of
+    the cloud. For weights, more mass at a filled atom increases the mean or variance, and more mass at
+    an empty atom decreases it.
+
+    Args:
+        result: Sensitivities of one output.
+        index: Index of the cloud.
+        of: The differentiated quantity, ``"mean"`` or ``"variance"``.
+        by: The variables of the gradient, ``"points"`` or ``"weights"``.
+        ax: Axes to draw on. Default: axes of a new figure.
+
+    Returns:
+        The axes.
+
+    Raises:
+        ValueError: If ``of`` or ``by`` has another value, or the atoms are not in the plane.
+
+    Example:
+        >>> import numpy as np
+        >>> from gp_distributions import DistributionGP, PointClouds, sensitivity
+        >>> from gp_distributions.plotting import plot_sensitivity
+        >>> clouds = PointClouds(np.random.default_rng(0).normal(size=(12, 5, 2)))
+        >>> model = DistributionGP(clouds, clouds.points[..., 0].mean(-1))
+        >>> ax = plot_sensitivity(sensitivity(model, clouds[:2]), index=1)
+        >>> len(ax.collections[1].U)  # an arrow for each atom
+        5
+    """
+    if of not in ("mean", "variance") or by not in ("points", "weights"):
+        raise ValueError(
+            f'Expected of="mean" or "variance" and by="points" or "weights", got {of!r}, {by!r}.'
+        )
+    if result.clouds.dim != 2:
+        raise ValueError(f"Expected atoms in the plane, got dimension {result.clouds.dim}.")
+    if result.mean_weights.dim() > 2:
+        raise ValueError(
+            "Expected the sensitivity of one output, got gradients with a leading axis of outputs. Take "
+            "one of each with dataclasses.replace."
+        )
+    cloud = result.clouds[index]
+    occupied = (cloud.weights > 0).numpy(force=True)
+    atoms = as_array(cloud.points)[occupied]
+    gradient = as_array(getattr(result, f"{of}_{by}")[index])[occupied]
+    strength = np.abs(gradient) if by == "weights" else np.linalg.norm(gradient, axis=-1)
+    largest = strength.max()
+    shares = strength / largest if largest > 0 else strength
+    ax = given_or_new(ax)
+    x, y = atoms.T
+    colors = np.where(gradient > 0, "0.35", "white") if by == "weights" else "0.35"
+    ax.scatter(x, y, s=4 + 60 * shares, facecolors=colors, edgecolors="black", linewidths=0.5)
+    if by == "points" and largest > 0:
+        reach = 0.2 * np.ptp(atoms, axis=0).max() or 1.0
+        arrows = gradient * (reach / largest)
+        axes = {"angles": "xy", "scale_units": "xy"}
+        ax.quiver(x, y, *arrows.T, scale=1, width=0.004, color="#b2182b", **axes)
+        ax.update_datalim(atoms + arrows)
+        ax.autoscale_view()
+    ax.set_aspect("equal", adjustable="datalim")
+    ax.set_title(f"{of} by {by}, at most {largest:.3g}", fontsize=9)
+    return ax
+
+
+def plot_gram(
+    matrix: Values | LinearOperator,
+    targets: Values | None = None,
+    *,
+    label: str = "target",
+    ax: Axes | None = None,
+) -> Axes:
+    """Plot a Gram matrix with rows and columns sorted by target.
+
+    Large covariances are dark. If the kernel assigns large covariances to clouds with similar targets,
+    dark entries lie along the diagonal.
+
+    Args:
+        matrix: The ``T x T`` covariance matrix, such as ``kernel(clouds.pack())``.
+        targets: The ``T`` targets. Default: the clouds keep their order.
+        label: Name and unit of the targets.
+        ax: Axes to draw on. Default: axes of a new figure.
+
+    Returns:
+        The axes. The figure also contains the axes of the colour bar.
+
+    Raises:
+        ValueError: If the matrix is not square, or the number of targets differs from the number of
+            its rows.
+
+    Example:
+        >>> import numpy as np
+        >>> from gp_distributions import PointClouds, SlicedWassersteinKernel
+        >>> from gp_distributions.plotting import plot_gram
+        >>> clouds = PointClouds(np.random.default_rng(0).normal(size=(6, 10, 2)))
+        >>> means = clouds.points[..., 0].mean(-1)
+        >>> ax = plot_gram(SlicedWassersteinKernel(2)(clouds.pack()), means, label="mean")
+        >>> ax.get_xlabel()
+        'cloud, by mean'
+    """
+    values = as_array(matrix.to_dense() if isinstance(matrix, LinearOperator) else matrix)
+    if values.ndim != 2 or values.shape[0] != values.shape[1]:
+        raise ValueError(f"Expected a square matrix, got shape {values.shape}.")
+    ax = given_or_new(ax)
+    ax.set_xlabel("cloud" if targets is None else f"cloud, by {label}")
+    if targets is not None:
+        known = as_array(targets)
+        if known.shape != values.shape[:1]:
+            raise ValueError(
+                f"Expected a target for each of {len(values)} rows, got shape {known.shape}."
+            )
+        order = np.argsort(known, kind="stable")
+        values = values[np.ix_(order, order)]
+        ticks = np.unique(np.linspace(0, len(order) - 1, num=5).round().astype(int))
+        names = [f"{value:.3g}" for value in known[order][ticks]]
+        ax.set_xticks(ticks, names)
+        ax.set_yticks(ticks, names)
+    image = ax.imshow(values, cmap="Greys", interpolation="nearest")
+    ax.figure.colorbar(image, ax=ax, label="covariance", shrink=0.8)
+    return ax

@@ -1,7 +1,8 @@
-"""Plots of the effect of one of several inputs on a prediction, at given values of the others."""
+"""Plots of how much each of several inputs matters, and of the effect of one of them."""
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Mapping
 from typing import Any, TypeAlias
@@ -11,12 +12,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gp_distributions.judging import Relevance
 from gp_distributions.measures import Covariates, MixedInputs
 from gp_distributions.measures.arrays import object_array
 from gp_distributions.measures.described import check_type
 from gp_distributions.models import DistributionGP, SparseDistributionGP
-from gp_distributions.models.dirichlet_classification import Classification
-from gp_distributions.plotting.drawing import Axes, as_array, given_or_new, line_style
+from gp_distributions.plotting.drawing import (
+    Axes,
+    as_array,
+    given_or_new,
+    line_style,
+    name_rows,
+    write_beside,
+)
 
 # A block, and a column if the block holds covariates.
 Place: TypeAlias = tuple[str, str | None]
@@ -249,3 +257,53 @@ def _draw(
             linewidth=0,
             label=None if name else interval,
         )
+
+
+def plot_relevance(
+    result: Relevance, *, num: int | None = None, sort: bool = True, ax: Axes | None = None
+) -> Axes:
+    """Plot how much each block and each coordinate matters, as a bar with its standard error.
+
+    Dark bars are whole blocks, light bars their coordinates. The learned scale of a coordinate, if there
+    is one, stands beside its bar.
+
+    Args:
+        result: Relevance of the inputs of a model.
+        num: Number of coordinates to show for each block: those that matter most. Default: all.
+        sort: Whether to sort the coordinates of each block by relevance.
+        ax: Axes to draw on. Default: axes of a new figure.
+
+    Returns:
+        The axes.
+
+    Example:
+        >>> import numpy as np
+        >>> from gp_distributions import DistributionGP, PointClouds, relevance
+        >>> from gp_distributions.plotting import plot_relevance
+        >>> clouds = PointClouds(np.random.default_rng(0).normal(size=(12, 5, 2)))
+        >>> model = DistributionGP(clouds, clouds.points[..., 0].mean(-1))
+        >>> ax = plot_relevance(relevance(model))
+        >>> len(ax.patches)  # a bar for the clouds and one for each coordinate
+        3
+    """
+    shown = []
+    for block in result.blocks:
+        parts = [entry for entry in result.coordinates if entry.block == block.block]
+        most = sorted(parts, key=lambda entry: -entry.loss)[:num]
+        shown += [block, *(most if sort else [entry for entry in parts if entry in most])]
+    ax = given_or_new(ax, height=0.8 + 0.25 * len(shown))
+    for place, entry in enumerate(shown):
+        whole = entry.coordinate is None
+        ax.barh(
+            place,
+            entry.loss,
+            xerr=entry.error,
+            color="0.25" if whole else "0.7",
+            error_kw={"ecolor": "#b2182b", "elinewidth": 1.2, "capsize": 2},
+        )
+        if not math.isnan(entry.scale):
+            reach = max(entry.loss, 0.0) + entry.error
+            write_beside(ax, f"scale {entry.scale:.2g}", reach, place)
+    names = [entry.coordinate or entry.block for entry in shown]
+    name_rows(ax, names, "loss in held-out log density (nats per target)")
+    return ax
