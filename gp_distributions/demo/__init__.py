@@ -18,8 +18,14 @@ from tqdm import tqdm
 from gp_distributions import PointClouds
 from gp_distributions.bayesopt import Pool
 from gp_distributions.datasets import load_airfoils
-from gp_distributions.demo.predictions import Split, run_split, save_figures
-from gp_distributions.demo.searching import EVALUATIONS, save_search_figures, search
+from gp_distributions.demo.tasks import (
+    EVALUATIONS,
+    Split,
+    run_split,
+    save_figures,
+    save_search_figures,
+    search,
+)
 
 ATOMS = 128
 

@@ -7,8 +7,10 @@ of Gaussian processes also take :class:`MixedInputs`, and data frames in which c
 beside numbers and categories. All results are in double precision and carry no gradients.
 """
 
-from gp_distributions.estimators.classifier import DistributionGPClassifier
-from gp_distributions.estimators.regressor import DistributionGPRegressor
+from gp_distributions.estimators.processes import (
+    DistributionGPClassifier,
+    DistributionGPRegressor,
+)
 from gp_distributions.estimators.transformers import EmbeddingTransformer, GramTransformer
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Transformers from distributions to features or Gram matrices for scikit-learn estimators."""
+"""Transformers: scaled clouds, embeddings and Gram matrices."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from sklearn.utils.validation import check_array, check_is_fitted
 from gp_distributions.distances.comparison import rounding_of
 from gp_distributions.distances.inverse import invert_embedding
 from gp_distributions.estimators._kernels import DistanceEstimator
-from gp_distributions.estimators._samples import Samples, as_array
+from gp_distributions.estimators._samples import (
+    Samples,
+    as_array,
+)
 from gp_distributions.kernels import DistributionKernel, Profile
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.measures import PointClouds

@@ -244,7 +244,7 @@ def plot_plan(distance: TransportDistance, cloud: PointClouds, *, ax: Axes | Non
         >>> len(ax.collections[0].get_segments())  # two atoms are sent to the second circle
         3
 
-    Source: Allain, Gousset and Heurtin 2024, figure 2.
+    Source: Allain, Gousset and Heurtin 2024, whose figure 2 has plans between two distributions.
     """
     if cloud.batch_shape or cloud.dim != 2:
         raise ValueError(f"Expected a single cloud in the plane, got {cloud}.")

@@ -1,4 +1,4 @@
-"""Predictions of the lift-to-drag ratio of real airfoils from their outlines, with intervals."""
+"""The two tasks of the demo, predictions and searches, with their figures."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 from sklearn.metrics import r2_score
 
-from gp_distributions import DistributionGP, PointClouds, fit
+from gp_distributions import DistributionGP, PointClouds, PoolSearch, ShapeOptimizer, fit
+from gp_distributions.bayesopt import Pool
 from gp_distributions.datasets import Airfoils
 from gp_distributions.judging.intervals import calibration
-from gp_distributions.plotting import plot_clouds, plot_predictions
+from gp_distributions.plotting import plot_clouds, plot_predictions, plot_traces
 
 
 @dataclass(frozen=True)
@@ -82,3 +83,41 @@ def save(ax: Axes, path: Path, *, title: str) -> Path:
     figure.savefig(path, dpi=120)
     plt.close(figure)
     return path
+
+
+# Evaluations at random, and in all, of a search; and the number of random searches beside it.
+INITIAL, EVALUATIONS, RANDOM = 10, 40, 20
+
+
+def search(
+    pool: Pool, targets: NDArray[np.float64], *, evaluations: int, seed: int, progress: bool = False
+) -> list[int]:
+    """Search for the best airfoil, and return the indices of the evaluated airfoils in order."""
+    optimizer = ShapeOptimizer(PoolSearch(pool), initial=INITIAL, seed=seed)
+    optimizer.run(lambda index: float(targets[index]), evaluations, progress=progress)
+    return [evaluation.candidate for evaluation in optimizer.evaluations]
+
+
+def save_search_figures(airfoils: Airfoils, runs: list[list[int]], folder: Path) -> list[Path]:
+    """Save the traces of the searches and of random search, and the best shapes of one run."""
+    targets = airfoils.lift_to_drag
+    evaluations = len(runs[0])
+    generator = np.random.default_rng(0)
+    orders = [generator.permutation(len(targets))[:evaluations] for _ in range(RANDOM)]
+    ax = plot_traces(
+        {"shapes": targets[np.array(runs)], "random": targets[np.array(orders)]},
+        initial=INITIAL,
+        optimum=float(targets.max()),
+        label="lift-to-drag ratio",
+    )
+    traces = save(ax, folder / "airfoils_search.png", title=f"{len(targets)} airfoils")
+
+    best = sorted(runs[0], key=lambda index: -targets[index])[:8]
+    ranks = {index: rank for rank, index in enumerate(np.argsort(-targets).tolist(), start=1)}
+    titles = [
+        f"{targets[index]:.0f}, rank {ranks[index]}, evaluation {runs[0].index(index) + 1}"
+        for index in best
+    ]
+    ax, *_ = plot_clouds([airfoils.outlines[index] for index in best], titles=titles)
+    title = f"The best of {evaluations} evaluated airfoils"
+    return [traces, save(ax, folder / "airfoils_best.png", title=title)]
