@@ -146,7 +146,8 @@ def target_tensor(values: Any, count: int, labels: Any = None, name: str = "targ
             f"{name}: expected shape ({count},) or ({count}, outputs), one row for each bag, got "
             f"{tuple(targets.shape)}."
         )
-    wrong = (~targets.isfinite().reshape(count, -1).all(-1)).nonzero()
+    finite = targets.isfinite()
+    wrong = (~(finite if finite.dim() == 1 else finite.all(-1))).nonzero()
     if len(wrong):
         bag = int(wrong[0])
         raise ValueError(
