@@ -1,4 +1,4 @@
-"""Transformers: scaled clouds, embeddings and Gram matrices."""
+"""Transformers from distributions to features or Gram matrices for scikit-learn estimators."""
 
 from __future__ import annotations
 
