@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 import torch
-from botorch.models.transforms.input import InputTransform, Normalize
+from botorch.models.transforms.input import Normalize
 from torch import Tensor
 
 import gp_distributions as gd
@@ -254,25 +254,15 @@ def _exact(**options: Any) -> gd.DistributionGP:
     return gd.DistributionGP(TRAIN_ROWS, _TARGETS, small_kernel(), **options)
 
 
-class Halving(InputTransform, torch.nn.Module):
-    """Halves the coordinates of rows of clouds in two dimensions, of any width."""
-
-    transform_on_train = transform_on_eval = transform_on_fantasize = True
-
-    def transform(self, X: Tensor) -> Tensor:
-        factors = X.new_tensor([0.5, 0.5, 1.0])
-        return (X.unflatten(-1, (-1, 3)) * factors).flatten(-2)
-
-
 def halving(width: int) -> Normalize:
-    """BoTorch's transform of columns that does the same for one width, and can be saved."""
+    """BoTorch's transform of columns, which halves coordinates of clouds in two dimensions."""
     upper = torch.full((width,), 2.0, dtype=torch.float64)
     upper[2::3] = 1.0
     return Normalize(width, bounds=torch.stack([torch.zeros_like(upper), upper]))
 
 
 def _transformed() -> gd.DistributionGP:
-    return _exact(input_transform=Halving())
+    return _exact(input_transform=halving(TRAIN_ROWS.shape[-1]))
 
 
 def _classifier() -> gd.ClassificationGP:
@@ -293,7 +283,7 @@ MODELS: dict[str, Callable[[], Any]] = {
     ),
     "shared": lambda: gd.SharedKernelGP(TRAIN_ROWS, _OUTPUTS, small_kernel()),
     "sparse": lambda: gd.SparseDistributionGP(TRAIN_ROWS, _TARGETS, small_kernel(), num_inducing=8),
-    "mixture": lambda: ensemble_of([_exact(), _transformed()], [0.3, 0.7]),
+    "mixture": lambda: ensemble_of([_exact(), _exact(sampling_noise=True)], [0.3, 0.7]),
     "integrated": lambda: gd.integrate_hyperparameters(_exact()),
     "classes": _classifier,
     "sparse classes": lambda: gd.SparseClassificationGP(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
@@ -9,8 +10,9 @@ from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakIdKeyDictionary
 
-from gp_distributions.rows.clouds import drop_copies, same_tensor
+from gp_distributions.rows.clouds import drop_copies
 from gp_distributions.rows.layout import Columns, select_columns
 from gp_distributions.rows.tensors import is_tracked
 
@@ -22,6 +24,10 @@ _OF_EACH = ("representation", "norms")
 _CAPACITY = 2
 # Attributes of modules that are no settings.
 _INTERNAL = {*vars(torch.nn.Module()), "memory", "warm_starts"}
+
+
+# The version of each tensor that was read, and what was found, as long as the tensor exists.
+_read: Any = WeakIdKeyDictionary()
 
 
 class EmbeddedRows:
@@ -148,18 +154,18 @@ class RowMemory:
     """
 
     def __init__(self) -> None:
-        self._entries: tuple[tuple[_Version, EmbeddedRows], ...] = ()
+        self._entries: tuple[tuple[Tensor, int, EmbeddedRows], ...] = ()
 
     def find(self, rows: Tensor) -> EmbeddedRows:
         """Return rows as what holds them, in two parts if only the first of them are remembered."""
         if is_tracked(rows):
             return EmbeddedRows(rows)
-        known = [entry for entry in self._entries if entry[0] == _Version(entry[0].tensor)]
-        for version, found in known:
-            if version.tensor is rows:
+        known = [entry for entry in self._entries if _version(entry[0]) == entry[1]]
+        for given, _, found in known:
+            if given is rows:
                 return found
         once = drop_copies(rows.detach())
-        for _, found in sorted(known, key=lambda entry: -len(entry[1].rows)):
+        for _, _, found in sorted(known, key=lambda entry: -len(entry[2].rows)):
             own, size = found.rows, len(found.rows)
             alike = (once.shape[-1], once.dtype, once.device) == (
                 own.shape[-1],
@@ -175,31 +181,11 @@ class RowMemory:
     def remember(self, rows: Tensor, found: EmbeddedRows) -> None:
         """Remember a set of rows without batch axes; the oldest is forgotten."""
         if found.rows.dim() == 2 and not torch.is_inference_mode_enabled():
-            others = [entry for entry in self._entries if entry[1] is not found]
-            self._entries = (*others, (_Version(rows), found))[-_CAPACITY:]
+            others = [entry for entry in self._entries if entry[2] is not found]
+            self._entries = (*others, (rows, _version(rows), found))[-_CAPACITY:]
 
     def __reduce__(self) -> tuple[Any, ...]:  # copies begin empty
         return RowMemory, ()
-
-
-class _Version:
-    """A tensor as it was: equal to itself as long as it does not change in place, and to equal ones."""
-
-    def __init__(self, tensor: Tensor) -> None:
-        self.tensor = tensor
-        self.version = _version(tensor)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, _Version):
-            return NotImplemented
-        if self.tensor is other.tensor:
-            return self.version == other.version
-        # Transforms of BoTorch replace their buffers by equal ones.
-        kept = all(each.version == _version(each.tensor) for each in (self, other))
-        return kept and same_tensor(self.tensor, other.tensor)
-
-    def __hash__(self) -> int:
-        return hash(self.tensor.shape)
 
 
 def _version(tensor: Tensor) -> int:
@@ -209,9 +195,9 @@ def _version(tensor: Tensor) -> int:
 def state_of(module: Any) -> Hashable:
     """Return a key that is equal for modules that compute the same; ``None`` for ``None``.
 
-    Parameters count by their values, since GPyTorch sets them without a new version; buffers, and
-    tensors that are settings, by identity and version, others in their place by content; and other
-    settings by value if they are numbers or text, and by identity if they are functions or objects.
+    Tensors count by content: parameters are read each time, since GPyTorch sets them without a new
+    version; buffers, and tensors that are settings, once for each version. Other settings count by value
+    if they are numbers or text, and by identity if they are functions or objects.
     """
     if module is None:
         return None
@@ -220,20 +206,32 @@ def state_of(module: Any) -> Hashable:
     settings = [(n, _setting(v)) for n, v in vars(module).items() if n not in _INTERNAL]
     priors = vars(module).get("_priors", {})  # which change no result of the module itself
     parameters = [None if p is None else _value(p) for p in module._parameters.values()]
-    buffers = [None if b is None else _Version(b) for b in module._buffers.values()]
+    buffers = [None if b is None else _content(b) for b in module._buffers.values()]
     parts = [state_of(part) for name, part in module._modules.items() if name not in priors]
-    return type(module), *settings, *parameters, *buffers, *parts
+    kind: Any = type(module)
+    return kind, *settings, *parameters, *buffers, *parts
 
 
 def _setting(value: Any) -> Hashable:
     if isinstance(value, Tensor):
-        return _Version(value)
+        return _content(value)
     if isinstance(value, list | tuple):
         return tuple(map(_setting, value))
     # Dictionaries and sets are of GPyTorch.
     return value if isinstance(value, Hashable) else None
 
 
-def _value(parameter: Tensor) -> Hashable:
-    values = parameter.numpy(force=True).tobytes()
-    return parameter.dtype, parameter.device, parameter.shape, values
+def _value(tensor: Tensor) -> Hashable:
+    values = hashlib.blake2b(tensor.numpy(force=True).tobytes(), digest_size=16).digest()
+    return tensor.dtype, tensor.device, tensor.shape, values
+
+
+def _content(tensor: Tensor) -> Hashable:
+    """Return what tells tensors of other content apart, of which a version is read once."""
+    if tensor.is_inference():  # which has no version
+        return _value(tensor)
+    version, known = _read.get(tensor, (None, None))
+    if version != tensor._version:
+        known = _value(tensor)
+        _read[tensor] = tensor._version, known
+    return known

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from botorch.models.transforms.outcome import Log
-from cases import as_rows, halving, random_clouds
+from cases import as_rows, random_clouds
 from gpytorch.constraints import Interval
 from gpytorch.kernels import Kernel, ScaleKernel
 from gpytorch.likelihoods import GaussianLikelihood
@@ -332,8 +332,7 @@ class TestModel:
         )
 
     def test_conditioning_weights_members_anew(self) -> None:
-        transform = halving(ROWS.shape[-1])
-        model = integrate_hyperparameters(make(input_transform=transform))
+        model = integrate_hyperparameters(make())
         wide = ROWS[:T].shape[-1] + 6
         more = model.condition_on_observations(
             PointClouds.unpack(ROWS[20:24], 2).pack(atoms=wide // 3), TARGETS[20:24]

@@ -17,7 +17,7 @@ from gp_distributions import (
     SlicedWassersteinKernel,
     fit,
 )
-from gp_distributions.fitting import ascent, marginal_likelihood
+from gp_distributions.fitting import ascent
 from gp_distributions.fitting.ascent import Ascent
 from gp_distributions.warnings import CostWarning
 
@@ -118,7 +118,7 @@ def test_an_interrupted_fit_keeps_the_best(
 
 
 def test_a_long_fit_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(marginal_likelihood, "_MANY", 89)
+    monkeypatch.setattr(stages, "_MANY", 89)
     model = MODELS["one output"]()
     with pytest.warns(CostWarning, match=r"90 clouds needs about .* GiB .*SparseDistributionGP"):
         fit(model, restarts=0)

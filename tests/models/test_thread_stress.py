@@ -49,12 +49,13 @@ def tasks(model: Any) -> dict[str, Task]:
     regression = hasattr(model, "posterior") and not hasattr(model, "predict_proba")
     names = ("scores", "predict_proba", "predict")
     predict = next(getattr(model, name) for name in names if hasattr(model, name))
-    for name, rows in {"new": NEW_ROWS, "wide": WIDE}.items():
+    wide = NEW_ROWS if hasattr(model, "input_transform") else WIDE  # inputs have one width
+    for name, rows in {"new": NEW_ROWS, "wide": wide}.items():
         found[f"predict {name}"] = lambda _, rows=rows: _as_tuple(predict(rows))
         if regression:
             found[f"sample {name}"] = lambda _, rows=rows: (samples(model, rows),)
     if regression and not isinstance(model, SparseDistributionGP):
-        found["condition"] = lambda _: conditioned(model, WIDE)
+        found["condition"] = lambda _: conditioned(model, wide)
     if hasattr(model, "leave_one_out"):
         found["leave one out"] = lambda _: _as_tuple(model.leave_one_out())
     if not hasattr(model, "scores"):

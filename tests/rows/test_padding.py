@@ -9,7 +9,7 @@ from padding_tasks import memory_of_one_large_bag
 from torch import Tensor
 
 from gp_distributions import MixedInputs, PointClouds
-from gp_distributions.rows import padding
+from gp_distributions.rows import tensors as padding
 from gp_distributions.rows.clouds import join_rows, pad_rows, split_rows
 
 # Bags of sizes from 2 to 50, some with weights, some of which are zero.
