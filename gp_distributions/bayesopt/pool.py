@@ -181,7 +181,7 @@ class PoolDistance(DistanceWrapper):
     def __init__(self, distance: Distance, sources: Sequence[tuple[Asked, Candidates]]) -> None:
         super().__init__(distance)
         self.sources = sources
-        self.train(distance.training)
+        self.training = distance.training
 
     @property
     def ard_num_dims(self) -> int | None:  # type: ignore[override]

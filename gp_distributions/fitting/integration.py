@@ -45,6 +45,8 @@ _LIKELIHOODS = (
 )
 # A kernel that varies among clouds by less than this share of its variance is constant.
 _CONSTANT = 1e-6
+# A fitted value farther from the centre of its prior, in deviations, is no start.
+_FARTHEST = 5.0
 # Draws that together weigh less than this are left out.
 _NEGLIGIBLE = 1e-3
 
@@ -129,7 +131,11 @@ def integrate_hyperparameters(model: DistributionGP, *, seed: int = 0) -> Distri
 
 def _batch(model: DistributionGP, seed: int) -> DistributionGP:
     """Return a batch of members with draws of the hyperparameters of a model."""
-    alone = model.with_kernel(copy.deepcopy(model.covar_module)).train()
+    kernel = copy.deepcopy(model.covar_module)
+    if not _outputscales(kernel):  # of all terms of a sum
+        kernel = ScaleKernel(kernel).to(model.train_targets)
+        kernel.outputscale = 1.0
+    alone = model.with_kernel(kernel).train()
     posterior = _Posterior(alone.eval(), list(_coordinates(alone)))
     points, weights, _ = importance_points(posterior, posterior.starts(), _DRAWS, seed=seed)
     order = weights.argsort(descending=True)
@@ -283,7 +289,7 @@ class _Posterior:
     def starts(self) -> Tensor:
         """Return points from which to find the mode: the centre of the prior, and current values."""
         rest = 2 - self.scale_is_fixed - self.noise_is_fixed
-        current = [coordinate.current() for coordinate in self.coordinates]
+        current = [each.current().clamp(-_FARTHEST, _FARTHEST) for each in self.coordinates]
         points = torch.cat([*current, self.errors.new_zeros(rest)]).to(self.errors)
         return torch.stack([torch.zeros_like(points), points])
 

@@ -15,6 +15,7 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 from tqdm import tqdm
 
+from gp_distributions.distances.embedded_rows import EmbeddedRows
 from gp_distributions.distances.scaled import ScaledDistance
 from gp_distributions.distances.transport import TransportDistance
 from gp_distributions.fitting.ascent import objective
@@ -270,8 +271,10 @@ def _choose(
                 part = run.model.eval()
                 part.load_state_dict(run.states[min(step, len(run.states) - 1)])
                 with torch.no_grad():
-                    mean, variance = part.latent_marginals(rows[held], part.conditioned())
-                    noisy = variance + part.noise(rows[held])
+                    mean, variance = part.latent_marginals(
+                        EmbeddedRows(rows[held]), part.conditioned()
+                    )
+                    noisy = variance + part.noise(EmbeddedRows(rows[held]))
                 found.append(torch.cat([targets[held, None] - mean, noisy.sqrt()], dim=-1))
             errors, stds = torch.cat(found).unbind(-1)
             squares = (errors / stds).square()

@@ -17,7 +17,7 @@ from gp_distributions import (
     SlicedWassersteinKernel,
     fit,
 )
-from gp_distributions.fitting import ascent
+from gp_distributions.fitting import ascent, stages
 from gp_distributions.fitting.ascent import Ascent
 from gp_distributions.warnings import CostWarning
 
