@@ -17,6 +17,7 @@ LAYERS = (
     ("context",),
     ("warnings",),
     ("files",),
+    ("hosts",),
     ("rows",),
     ("numerics",),
     ("measures",),

@@ -14,7 +14,6 @@ from gpytorch.kernels import ScaleKernel
 from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.means import ConstantMean
 from gpytorch.priors import LogNormalPrior
-from gpytorch.variational._variational_distribution import _VariationalDistribution
 from linear_operator.operators import CholLinearOperator, TriangularLinearOperator
 from torch import Tensor
 from torch.nn import Parameter
@@ -32,6 +31,7 @@ from gp_distributions.fitting.choosing import choose_metric
 from gp_distributions.fitting.marginal_likelihood import fit
 from gp_distributions.fitting.stages import SAMPLE, check_init, run, warn_of_units
 from gp_distributions.fitting.starts import start_at, start_at_medians
+from gp_distributions.hosts import VariationalDistribution
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.models.choice import PRINCIPAL
 from gp_distributions.models.distribution_gp import DistributionGP
@@ -135,7 +135,7 @@ def _likeliest(ascent: Ascent, starts: Iterable[list[Tensor]]) -> list[Tensor]:
     return min(starts, key=loss)
 
 
-class _Sites(_VariationalDistribution):
+class _Sites(VariationalDistribution):
     r"""The posterior given latent values with normal errors at the training clouds.
 
     The distribution with the largest bound is one of these if the likelihood is log-concave. It has two

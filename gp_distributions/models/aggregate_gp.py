@@ -6,13 +6,14 @@ from dataclasses import replace
 from typing import Literal
 
 from botorch.models.transforms.outcome import OutcomeTransform
-from botorch.utils.types import DEFAULT, _DefaultType
+from botorch.utils.types import DEFAULT
 from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import Likelihood
 from gpytorch.means import Mean, ZeroMean
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from gp_distributions.hosts import DefaultType
 from gp_distributions.kernels.aggregates import Kinds
 from gp_distributions.kernels.expected_kernel import ExpectedKernel
 from gp_distributions.measures import Gaussians, PointClouds
@@ -108,7 +109,7 @@ class AggregateGP(AtomPredictions, DistributionGP):
         kinds: Kinds = "independent",
         likelihood: Likelihood | None = None,
         mean_module: Mean | None = None,
-        outcome_transform: OutcomeTransform | _DefaultType | None = DEFAULT,
+        outcome_transform: OutcomeTransform | DefaultType | None = DEFAULT,
         train_Yvar: Tensor | ArrayLike | None = None,
         sampling_noise: bool | Literal["ties"] = False,
     ) -> None:

@@ -15,10 +15,10 @@ from gpytorch.likelihoods import (
     Likelihood,
     MultitaskGaussianLikelihood,
 )
-from gpytorch.likelihoods.gaussian_likelihood import _GaussianLikelihoodBase
 from gpytorch.priors import LogNormalPrior
 from torch import Tensor
 
+from gp_distributions.hosts import GaussianBase
 from gp_distributions.kernels.copies import with_outputscale
 from gp_distributions.kernels.default import default_kernel, unit_findings
 from gp_distributions.kernels.mixed import mixed_kernel
@@ -105,7 +105,7 @@ def check_likelihood(likelihood: Likelihood, num_train: int) -> None:
         ValueError: If the length of a fixed noise differs from ``num_train``, or further noise is to be
             learned beside it.
     """
-    if not isinstance(likelihood, _GaussianLikelihoodBase):
+    if not isinstance(likelihood, GaussianBase):
         raise TypeError(
             f"Expected a Gaussian likelihood of GPyTorch, got {described(likelihood)}. For others, use "
             "VariationalDistributionGP(X, y, likelihood=...)."

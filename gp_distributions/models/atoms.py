@@ -7,11 +7,11 @@ from typing import Any, Self
 import numpy as np
 import torch
 from botorch.models.transforms.outcome import OutcomeTransform, Standardize
-from botorch.utils.types import _DefaultType
 from gpytorch.kernels import Kernel
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from gp_distributions.hosts import DefaultType
 from gp_distributions.kernels.aggregates import aggregate_kernel, scale_and_level
 from gp_distributions.kernels.expected_kernel import ExpectedKernel
 from gp_distributions.measures import Gaussians, PointClouds
@@ -122,11 +122,11 @@ def aggregate_parts(
     X: Any,
     targets: Tensor,
     covar_module: Kernel | None,
-    outcome_transform: OutcomeTransform | _DefaultType | None,
+    outcome_transform: OutcomeTransform | DefaultType | None,
     *,
     aggregate: str,
     **options: Any,
-) -> tuple[ExpectedKernel, OutcomeTransform | _DefaultType | None]:
+) -> tuple[ExpectedKernel, OutcomeTransform | DefaultType | None]:
     """Return the kernel of distributions and the transform of targets, for a kernel of atoms.
 
     Args:
@@ -140,7 +140,7 @@ def aggregate_parts(
     level = 1.0 if aggregate == "sum" else None
     if level and isinstance(X, PointClouds):
         scale, level = scale_and_level(X, targets.squeeze(-1))
-        if isinstance(outcome_transform, _DefaultType):
+        if isinstance(outcome_transform, DefaultType):
             outcome_transform = ScaledTargets(scale).to(targets.device, X.dtype)
     return aggregate_kernel(X, covar_module, level=level, **options), outcome_transform
 

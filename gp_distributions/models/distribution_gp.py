@@ -13,7 +13,7 @@ from botorch.models import SingleTaskGP
 from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import OutcomeTransform
 from botorch.models.utils import add_output_dim
-from botorch.utils.types import DEFAULT, _DefaultType
+from botorch.utils.types import DEFAULT
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import Likelihood
@@ -26,6 +26,7 @@ from torch.nn import Module
 
 from gp_distributions.distances.base import Distance
 from gp_distributions.distances.embedded_rows import EmbeddedRows, Rows, state_of
+from gp_distributions.hosts import DefaultType
 from gp_distributions.kernels.copies import taken
 from gp_distributions.kernels.covariances import LazyCovariance, covariance
 from gp_distributions.measures.inputs import Inputs
@@ -158,7 +159,7 @@ class DistributionGP(Regression, SingleTaskGP):
         *,
         likelihood: Likelihood | None = None,
         mean_module: Mean | None = None,
-        outcome_transform: OutcomeTransform | _DefaultType | None = DEFAULT,
+        outcome_transform: OutcomeTransform | DefaultType | None = DEFAULT,
         train_Yvar: Tensor | ArrayLike | None = None,
         input_transform: InputTransform | None = None,
         sampling_noise: bool | Literal["ties"] = False,
@@ -176,7 +177,7 @@ class DistributionGP(Regression, SingleTaskGP):
             check_likelihood(likelihood, rows.shape[-2])
         elif variances is None:
             likelihood = noise_for(covar_module, rows.dtype, sampling_noise, batch_shape)
-        if isinstance(outcome_transform, _DefaultType):
+        if isinstance(outcome_transform, DefaultType):
             outcome_transform = standardize(targets)
         super().__init__(
             rows,

@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.likelihoods import Likelihood, PoissonLikelihood, StudentTLikelihood
-from gpytorch.likelihoods.likelihood import _OneDimensionalLikelihood
 from gpytorch.priors import GammaPrior, LogNormalPrior
 from torch import Tensor
 from torch.distributions import Binomial, Poisson, StudentT
 
+from gp_distributions.hosts import OneDimensionalLikelihood
 from gp_distributions.measures.targets import label_of
 
 # Targets farther from the median, in units of the spread, count as outliers in a start.
@@ -53,7 +53,7 @@ class PoissonRateLikelihood(PoissonLikelihood):
         return ((targets + 0.5) / exposure).log(), 1 / (targets + 0.5)
 
 
-class BinomialLikelihood(_OneDimensionalLikelihood):
+class BinomialLikelihood(OneDimensionalLikelihood):
     r"""Binomial likelihood with a logistic link: :math:`y \sim \mathrm{Binomial}(n, 1 / (1 + e^{-f}))`.
 
     Example:

@@ -16,10 +16,10 @@ from botorch.sampling.pathwise.utils import (
     get_train_targets,
 )
 from gpytorch.likelihoods import GaussianLikelihood
-from gpytorch.likelihoods.gaussian_likelihood import _GaussianLikelihoodBase
 from gpytorch.models import ExactGP
 from torch import Tensor
 
+from gp_distributions.hosts import GaussianBase
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 
@@ -150,4 +150,4 @@ def _gaussian_update(
 
 DrawMatheronPaths.add((DistributionGP,), _draw)
 GaussianUpdate.add(((ExactGP, DistributionGP), SamplingNoiseLikelihood), _gaussian_update)
-GaussianUpdate.add((DistributionGP, _GaussianLikelihoodBase), _gaussian_update)
+GaussianUpdate.add((DistributionGP, GaussianBase), _gaussian_update)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import OutcomeTransform
-from botorch.utils.types import DEFAULT, _DefaultType
+from botorch.utils.types import DEFAULT
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import GaussianLikelihood, Likelihood
@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from gp_distributions.distances.embedded_rows import EmbeddedRows
+from gp_distributions.hosts import DefaultType
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.measures.training_data import TrainingData
 from gp_distributions.models.arguments import gaussian_noise
@@ -79,7 +80,7 @@ class SharedKernelGP(DistributionGP):
         *,
         likelihood: Likelihood | None = None,
         mean_module: Mean | None = None,
-        outcome_transform: OutcomeTransform | _DefaultType | None = DEFAULT,
+        outcome_transform: OutcomeTransform | DefaultType | None = DEFAULT,
         input_transform: InputTransform | None = None,
     ) -> None:
         data = TrainingData.read(train_X, train_Y)

@@ -6,12 +6,13 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from botorch.models.transforms.outcome import OutcomeTransform
-from botorch.utils.types import DEFAULT, _DefaultType
+from botorch.utils.types import DEFAULT
 from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import GaussianLikelihood
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from gp_distributions.hosts import DefaultType
 from gp_distributions.kernels.aggregates import Kinds
 from gp_distributions.measures import PointClouds
 from gp_distributions.measures.arrays import integer
@@ -80,7 +81,7 @@ class SparseAggregateGP(AtomPredictions, SparseDistributionGP):
         num_features: int = 2000,
         kinds: Kinds = "independent",
         likelihood: GaussianLikelihood | None = None,
-        outcome_transform: OutcomeTransform | _DefaultType | None = DEFAULT,
+        outcome_transform: OutcomeTransform | DefaultType | None = DEFAULT,
         seed: int = 0,
         client: Any = None,
         progress: bool = True,

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import OutcomeTransform
-from botorch.utils.types import DEFAULT, _DefaultType
+from botorch.utils.types import DEFAULT
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from gp_distributions.distances.embedded_rows import EmbeddedRows, state_of
+from gp_distributions.hosts import DefaultType
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.measures.arrays import integer
 from gp_distributions.measures.inputs import Encoding, Inputs
@@ -171,7 +172,7 @@ class SparseDistributionGP(Regression, gpytorch.Module):
         *,
         num_inducing: int = 1000,
         likelihood: GaussianLikelihood | None = None,
-        outcome_transform: OutcomeTransform | _DefaultType | None = DEFAULT,
+        outcome_transform: OutcomeTransform | DefaultType | None = DEFAULT,
         train_Yvar: Tensor | ArrayLike | None = None,
         input_transform: InputTransform | None = None,
         sampling_noise: bool | Literal["ties"] = False,
@@ -207,7 +208,7 @@ class SparseDistributionGP(Regression, gpytorch.Module):
         squeeze = np.ndim(sample_Y) == 1 if data.memory is None else data.memory.squeeze
         self._squeeze_output = squeeze and not several
         self.mean_module = ConstantMean(batch_shape=targets.shape[-1:] if several else torch.Size())
-        if isinstance(outcome_transform, _DefaultType):
+        if isinstance(outcome_transform, DefaultType):
             outcome_transform = standardize(targets)
         if outcome_transform is not None:
             outcome_transform(targets)
