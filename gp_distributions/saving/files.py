@@ -46,10 +46,8 @@ def save(model: Module | BaseEstimator, path: str | os.PathLike[str]) -> None:
         model: A :class:`DistributionGP`, :class:`SharedKernelGP`, :class:`CurveGP`,
             :class:`AggregateGP`, :class:`ClassificationGP`, :class:`SparseDistributionGP`,
             :class:`SparseAggregateGP`, :class:`SparseClassificationGP` or
-            :class:`VariationalDistributionGP`, or a
-            :class:`MixtureModel`, :class:`MixtureClassifier` or :class:`IntegratedGP` of them. Its
-            kernel may combine kernels of this package and of GPyTorch with ``ScaleKernel``, ``+`` and
-            ``*``. Or a fitted
+            :class:`VariationalDistributionGP`, with any number of members. Its kernel may combine
+            kernels of this package and of GPyTorch with ``ScaleKernel``, ``+`` and ``*``. Or a fitted
             :class:`DistributionGPRegressor` or :class:`DistributionGPClassifier`.
         path: Path to the file, with any suffix.
 
