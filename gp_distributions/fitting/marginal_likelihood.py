@@ -41,8 +41,9 @@ def fit(
     hyperparameters again if they have changed.
 
     A model without a kernel then chooses, by five folds of its clouds, scales of coordinates and between
-    its isotropic kernel and an equal mixture of kernels, of which mixed inputs have none; and the factor
-    of normals by marginal likelihood. ``model.choice`` says what was chosen.
+    its isotropic kernel and an equal mixture of kernels, of which mixed inputs have none; and, by
+    leave-one-out log densities, the pose of shapes and the factor of normals. ``model.choice`` says
+    what was chosen.
 
     A :class:`DistributionGP` of more than 1,000 clouds whose distances are fixed is first fitted to a
     random subset of 500 clouds from all starts, and then to all clouds from the maxima found. This
