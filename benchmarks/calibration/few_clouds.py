@@ -18,8 +18,8 @@ Columns: ``coverage`` of 95% intervals is the mean over draws, ``worst`` the low
 the number of draws below .85. ``nlpd`` is the negative log density of test targets, and ``r2`` is
 measured on test targets; both are means over draws. ``width`` is the mean width of intervals over that
 of the member of largest weight, which integrates the mean only (in rows of 0.3.0rc1 and before, the
-outputscale, too); ``width_of_fit`` is that over the width of ``fit``. ``seconds`` is the time of a fit or
-an integration. ``nlpd_difference`` is the mean of ``nlpd`` over tasks, less that of ``fit``, and
+outputscale, too); ``width_of_fit`` is that over the width of ``fit``. ``seconds`` is the time of a fit
+or an integration. ``nlpd_difference`` is the mean of ``nlpd`` over tasks, less that of ``fit``, and
 ``largest_difference`` that of the task where it is largest.
 
 The seeds of draws are 1600, 1601, ...; settings were chosen on the seeds 900 to 989. The seeds from
