@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import scipy
 import torch
@@ -17,8 +18,6 @@ from torch.distributions import (
     Poisson,
     StudentT,
 )
-
-from gp_distributions.numerics import student_t
 
 # Latent values are integrated over so many standard deviations on each side, by at least and at most so
 # many points, of which neighbours are so many standard deviations of the target apart.
@@ -70,7 +69,7 @@ def cdf(distribution: Distribution, value: Tensor) -> Tensor:
         return (parts * distribution.mixture_distribution.probs).sum(-1)
     if isinstance(distribution, StudentT):
         z = (value - distribution.loc) / distribution.scale
-        return student_t.cdf(z, distribution.df.expand(z.shape))
+        return _by_scipy(scipy.special.stdtr, distribution.df, z)
     if not isinstance(distribution, Poisson | Binomial | NegativeBinomial | Bernoulli):
         return distribution.cdf(value)
     whole = value.floor()
@@ -79,10 +78,11 @@ def cdf(distribution: Distribution, value: Tensor) -> Tensor:
         return inside.masked_fill(whole < 0, 0.0)
     if isinstance(distribution, NegativeBinomial):  # of which PyTorch counts the successes
         shapes = whole.clamp_min(0) + 1, distribution.total_count, distribution.probs
-        return _beta_tail(*shapes).masked_fill(whole < 0, 0.0)
+        return _by_scipy(scipy.special.betaincc, *shapes).masked_fill(whole < 0, 0.0)
     trials = getattr(distribution, "total_count", torch.ones_like(distribution.probs))
     within = torch.minimum(whole, trials - 1).clamp_min(0)
-    inside = _beta_tail(within + 1, (trials - within).clamp_min(1), distribution.probs)
+    shapes = within + 1, (trials - within).clamp_min(1), distribution.probs
+    inside = _by_scipy(scipy.special.betaincc, *shapes)
     return inside.masked_fill(whole < 0, 0.0).masked_fill(whole >= trials, 1.0)
 
 
@@ -117,7 +117,7 @@ def quantile(distribution: Distribution, level: float) -> Tensor:
     return high
 
 
-def _beta_tail(first: Tensor, second: Tensor, share: Tensor) -> Tensor:
-    """Return the tails of beta distributions beyond ``share``."""
-    arrays = (part.detach().double().cpu().numpy() for part in (first, second, share))
-    return torch.as_tensor(scipy.special.betaincc(*arrays)).to(share)
+def _by_scipy(function: Callable[..., Any], *arguments: Tensor) -> Tensor:
+    """Evaluate a function of SciPy, without gradients."""
+    arrays = (part.detach().double().cpu().numpy() for part in arguments)
+    return torch.as_tensor(function(*arrays)).to(arguments[-1])

@@ -1,9 +1,9 @@
-"""Quadrature of densities known up to a constant: grids, and importance sampling around the mode."""
+"""Quadrature of densities known up to a constant: importance sampling around the mode."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,41 +17,8 @@ _STEP = 0.05
 _FARTHEST, _NARROWEST, _WIDEST = 5.0, 0.02, 1.5
 # Proposals are adapted until importance sampling is worth this share of its points.
 _ENOUGH, _ROUNDS = 0.3, 4
-# A grid is narrowed to where the marginal density exceeds this share of its largest value.
-_NEGLIGIBLE = 1e-3
 
 LogDensity = Callable[[Tensor], Tensor]
-
-
-def grid(axes: Sequence[Tensor]) -> Tensor:
-    """Return all points of a grid, one in each row, with the last axis in fastest change.
-
-    Example:
-        >>> import torch
-        >>> from gp_distributions.numerics.quadrature import grid
-        >>> grid([torch.tensor([0.0, 1.0]), torch.tensor([5.0])])
-        tensor([[0., 5.],
-                [1., 5.]])
-    """
-    return torch.stack(torch.meshgrid(*axes, indexing="ij"), dim=-1).flatten(0, -2)
-
-
-def narrowed(axis: Tensor, log_density: Tensor) -> Tensor:
-    """Return as many equally spaced points where a density on an axis is not negligible.
-
-    Args:
-        axis: Equally spaced points in ascending order.
-        log_density: The log density at the points, up to a constant.
-
-    Returns:
-        A tensor of the length of ``axis``, within its range.
-    """
-    there = (log_density - log_density.max()).exp() > _NEGLIGIBLE
-    places = there.nonzero().flatten()
-    first = max(int(places[0]) - 1, 0)
-    last = min(int(places[-1]) + 1, len(axis) - 1)
-    low, high = axis[first].item(), axis[last].item()
-    return torch.linspace(low, high, len(axis), dtype=axis.dtype, device=axis.device)
 
 
 def importance_points(

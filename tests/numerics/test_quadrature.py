@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from gp_distributions.numerics.quadrature import grid, importance_points, narrowed
+from gp_distributions.numerics.quadrature import importance_points
 
 
 def banana(points: Tensor) -> Tensor:
@@ -30,7 +30,7 @@ def moments(points: Tensor, log_weights: Tensor) -> Tensor:
 @pytest.mark.parametrize("density", [banana, skewed])
 def test_two_dimensions_agree_with_a_fine_grid(density: object, seed: int) -> None:
     axis = torch.linspace(-6, 6, 601, dtype=torch.float64)
-    fine = grid([axis, axis])
+    fine = torch.cartesian_prod(axis, axis)
     expected = moments(fine, density(fine))  # type: ignore[operator]
     start = torch.zeros(1, 2, dtype=torch.float64)
     points, log_weights, densities = importance_points(density, start, 256, seed=seed)  # type: ignore[arg-type]
@@ -77,13 +77,3 @@ def test_first_points_follow_the_curvature_within_bounds(deviation: float) -> No
     expected = min(max(deviation, 0.02), 1.5)
     assert points[:768].std().item() == pytest.approx(expected, rel=0.02)  # by Laplace
     assert points[768:1024].std().item() == pytest.approx(1, rel=0.02)  # as the prior
-
-
-def test_axes_are_narrowed_to_where_a_density_is() -> None:
-    axis = torch.linspace(-3, 5, 17, dtype=torch.float64)
-    log_density = -0.5 * ((axis - 1) / 0.3).square()
-    found = narrowed(axis, log_density)
-    assert len(found) == 17
-    # The density falls below a thousandth at 3.7 deviations; a neighbour on either side is kept.
-    torch.testing.assert_close(found[[0, -1]], torch.tensor([-0.5, 2.5], dtype=torch.float64))
-    torch.testing.assert_close(narrowed(axis, torch.zeros_like(axis)), axis)

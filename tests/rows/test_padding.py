@@ -9,7 +9,7 @@ from padding_tasks import memory_of_one_large_bag
 from torch import Tensor
 
 from gp_distributions import MixedInputs, PointClouds
-from gp_distributions.rows import tensors as padding
+from gp_distributions.rows import tensors
 from gp_distributions.rows.clouds import join_rows, pad_rows, split_rows
 
 # Bags of sizes from 2 to 50, some with weights, some of which are zero.
@@ -18,8 +18,8 @@ SIZES = (2, 50, 7, 3)
 
 @pytest.fixture
 def wide(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(padding, "_WIDE", 10)
-    monkeypatch.setattr(padding, "_LARGE", 8)
+    monkeypatch.setattr(tensors, "_WIDE", 10)
+    monkeypatch.setattr(tensors, "_LARGE", 8)
 
 
 def bags() -> tuple[list[Tensor], list[Tensor]]:
@@ -37,8 +37,8 @@ def test_the_same_clouds_and_rows(weighted: bool, monkeypatch: pytest.MonkeyPatc
     given = weights if weighted else None
     expected = PointClouds.from_list(points, given)
     packed = expected.pack(), expected.pack(atoms=60)
-    monkeypatch.setattr(padding, "_WIDE", 10)
-    monkeypatch.setattr(padding, "_LARGE", 8)
+    monkeypatch.setattr(tensors, "_WIDE", 10)
+    monkeypatch.setattr(tensors, "_LARGE", 8)
     clouds = PointClouds.from_list(points, given)
     assert clouds == expected
     assert all(map(torch.equal, packed, (clouds.pack(), clouds.pack(atoms=60))))
