@@ -33,7 +33,7 @@ from torch import Tensor
 import gp_distributions as gd
 from benchmarks.harness import Options, Row, main, means, progress
 from benchmarks.judging import limit
-from gp_distributions.numerics.predictive import cdf
+from gp_distributions.numerics.densities import cdf
 
 SEEDS = 20
 FIRST, TRAIN, TEST = 2000, 100, 200

@@ -15,8 +15,7 @@ from gp_distributions.distances.rigid_sliced_wasserstein import RigidSlicedWasse
 from gp_distributions.distances.sliced_wasserstein import SlicedWasserstein
 from gp_distributions.distances.transport import LinearTransport
 from gp_distributions.measures import Gaussians, PointClouds
-from gp_distributions.numerics.nearest_cloud import nearest_cloud
-from gp_distributions.numerics.rotations import procrustes
+from gp_distributions.numerics.nearest import nearest_cloud, procrustes
 from gp_distributions.rows.clouds import join_rows
 from gp_distributions.warnings import ConvergenceWarning, warn
 

@@ -21,8 +21,7 @@ from gp_distributions.numerics.linear_algebra import (
     square_root,
     upper_triangle,
 )
-from gp_distributions.numerics.normals import projected_deviations
-from gp_distributions.numerics.quantiles import cell_quantiles
+from gp_distributions.numerics.quantiles import cell_quantiles, projected_deviations
 from gp_distributions.rows.gaussians import split_gaussians
 
 # Default number of slices and highest degree, by the number of rotating coordinates.

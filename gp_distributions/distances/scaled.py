@@ -16,7 +16,7 @@ from gp_distributions.distances.base import Distance, DistanceWrapper
 from gp_distributions.distances.comparison import in_mode
 from gp_distributions.distances.embedded_rows import EmbeddedRows, Rows, embedded, rows_of
 from gp_distributions.measures.arrays import integer, positive
-from gp_distributions.numerics.effective_sizes import effective_sizes
+from gp_distributions.numerics.sampling import effective_sizes
 from gp_distributions.rows.clouds import drop_copies, drop_padding
 from gp_distributions.rows.layout import Block, check_weights, chunks
 

@@ -17,13 +17,15 @@ from gp_distributions.numerics.directions import (
     sphere_directions,
 )
 from gp_distributions.numerics.linear_algebra import concatenate, matmul
-from gp_distributions.numerics.normals import (
+from gp_distributions.numerics.pairwise import manhattan, pairs_in_strips, without_rounding
+from gp_distributions.numerics.quantiles import (
     MEAN_ABSOLUTE,
+    cell_quantiles,
+    equally_weighted,
     normal_wasserstein,
     projected_deviations,
+    quantiles_at,
 )
-from gp_distributions.numerics.pairwise import manhattan, pairs_in_strips, without_rounding
-from gp_distributions.numerics.quantiles import cell_quantiles, equally_weighted, quantiles_at
 from gp_distributions.rows.clouds import drop_padding
 from gp_distributions.rows.gaussians import split_gaussians
 from gp_distributions.rows.tensors import is_tracked

@@ -10,7 +10,10 @@ from gpytorch.kernels import RBFKernel
 
 from gp_distributions.fitting.starts import training_rows
 from gp_distributions.kernels.expected_kernel import ExpectedKernel
-from gp_distributions.numerics.sampling import draw_atoms, median_distance
+from gp_distributions.numerics.sampling import (
+    draw_atoms,
+    median_distance,
+)
 from gp_distributions.rows.clouds import drop_copies
 
 # Multiples of the median distance between atoms. A shorter one tells all bags apart.

@@ -15,7 +15,7 @@ from gp_distributions.fitting.marginal_likelihood import fit
 from gp_distributions.fitting.stages import SAMPLE, run
 from gp_distributions.fitting.starts import start_at
 from gp_distributions.models.curve_gp import CurveGP
-from gp_distributions.numerics.kronecker_bound import KroneckerBound
+from gp_distributions.numerics.kronecker import KroneckerBound
 from gp_distributions.numerics.linear_algebra import cholesky
 
 # Errors of the mean, and eigenvalues and eigenvectors of the covariances of clouds.

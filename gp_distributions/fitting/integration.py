@@ -30,7 +30,10 @@ from gp_distributions.models.ensemble import Ensemble
 from gp_distributions.models.exact_inference import Conditioned
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood, multiply_noise
 from gp_distributions.models.shared_kernel import SharedNoise
-from gp_distributions.numerics.densities import truncated, untruncated
+from gp_distributions.numerics.densities import (
+    truncated,
+    untruncated,
+)
 from gp_distributions.numerics.linear_algebra import cholesky
 from gp_distributions.numerics.quadrature import importance_points
 

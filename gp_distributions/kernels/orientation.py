@@ -10,7 +10,10 @@ from torch import Tensor
 from gp_distributions.distances.base import Distance
 from gp_distributions.distances.rigid_sliced_wasserstein import can_turn
 from gp_distributions.distances.shared_support import SharedSupportDistance
-from gp_distributions.numerics.rotations import distinct_axes, uniform_axes_p_value
+from gp_distributions.numerics.directions import (
+    distinct_axes,
+    uniform_axes_p_value,
+)
 from gp_distributions.rows.clouds import join_rows
 from gp_distributions.rows.layout import normalized
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from gp_distributions.measures.described import check_type
 from gp_distributions.measures.point_clouds import PointClouds
-from gp_distributions.numerics.rotations import nearest_rotation
+from gp_distributions.numerics.nearest import nearest_rotation
 
 
 def align(

@@ -9,8 +9,8 @@ from torch import Tensor
 from gp_distributions.distances.embedded_rows import EmbeddedRows
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.models.collapsed import InducingFeatures
-from gp_distributions.numerics.inducing import choose_pivots
 from gp_distributions.numerics.linear_algebra import cholesky
+from gp_distributions.numerics.sampling import choose_pivots
 
 # The covariance of candidates is computed for so many clouds at a time.
 _BLOCK = 2048

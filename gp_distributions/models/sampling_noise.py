@@ -15,7 +15,7 @@ from linear_operator.operators import DiagLinearOperator
 from torch import Tensor
 
 from gp_distributions.distances.embedded_rows import Rows, embedded, rows_of
-from gp_distributions.numerics.effective_sizes import effective_sizes
+from gp_distributions.numerics.sampling import effective_sizes
 from gp_distributions.rows.clouds import drop_copies, split_rows
 from gp_distributions.rows.layout import Columns, Slots, select_columns
 from gp_distributions.warnings import TiesWarning, warn

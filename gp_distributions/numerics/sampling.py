@@ -1,6 +1,8 @@
-"""Atoms and pairs drawn from distributions, and median distances."""
+"""Drawing of atoms, of pairs of atoms and of inducing inputs; effective sizes and median distances."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -180,3 +182,141 @@ def random_partners(weights: Tensor, given: Tensor, generator: torch.Generator) 
     edges = edges / edges[..., -1:]
     last = edges.argmax(-1, keepdim=True)  # the rest is padding
     return torch.searchsorted(edges, places).minimum(last)
+
+
+# Multiplier of hashes, an odd number (Steele, Lea and Flood 2014, Fast splittable generators).
+_ODD = -0x61C8864680B583EB
+
+
+def effective_sizes(points: Tensor, weights: Tensor, *, merge: bool = True) -> Tensor:
+    r"""Compute the effective sample sizes of weighted clouds.
+
+    Let :math:`w_i` be the weights of the atoms, by default after equal atoms have been merged. The
+    effective sample size
+
+    .. math:: n_\mathrm{eff} = \frac{(\sum_i w_i)^2}{\sum_i w_i^2}
+
+    is the number of atoms if all weights are equal.
+
+    Args:
+        points: A ``batch_shape x n x d`` tensor of atoms.
+        weights: A ``batch_shape x n`` tensor of weights.
+        merge: Whether equal atoms count as copies of one sample, rather than as separate measurements
+            that agree.
+
+    Returns:
+        A tensor of sizes, of shape ``batch_shape``.
+
+    Example:
+        >>> import torch
+        >>> from gp_distributions.numerics.sampling import effective_sizes
+        >>> points, weights = torch.tensor([[0.0], [1.0], [1.0]]), torch.ones(3)
+        >>> effective_sizes(points, weights), effective_sizes(points, weights, merge=False)
+        (tensor(1.8000), tensor(3.0000))
+
+    Source: Kish 1965, Survey Sampling.
+    """
+    weights = weights / weights.sum(-1, keepdim=True)
+    if not merge:
+        return 1 / weights.square().sum(-1)
+    # Equal atoms are adjacent in the order of their keys, and compared with each other.
+    order = _keys(points.detach()).argsort(dim=-1)
+    points = points.gather(-2, order.unsqueeze(-1).expand(points.shape))
+    differs = (points[..., 1:, :] != points[..., :-1, :]).any(-1)
+    atom = torch.nn.functional.pad(differs.cumsum(-1), (1, 0))
+    weights = weights.gather(-1, order)
+    return 1 / torch.zeros_like(weights).scatter_add(-1, atom, weights).square().sum(-1)
+
+
+def _keys(points: Tensor) -> Tensor:
+    """Hash atoms to integers, equal for equal atoms: no rounding, unlike a projection of them."""
+    keys = torch.zeros(points.shape[:-1], dtype=torch.int64, device=points.device)
+    for coordinate in (points.double() + 0.0).view(torch.int64).unbind(-1):  # -0.0 becomes 0.0
+        keys = (keys ^ coordinate) * _ODD
+        keys ^= keys >> 32
+    return keys
+
+
+# Largest number of pivots that are proposed together, so that most of the work is matrix products.
+_BLOCK = 128
+
+
+def choose_pivots(
+    covariances: Callable[[Tensor | None, Tensor], Tensor],
+    variances: Tensor,
+    count: int,
+    *,
+    tolerance: float,
+    seed: int = 0,
+) -> Tensor:
+    r"""Choose inputs whose span under a kernel is close to all inputs.
+
+    Let :math:`K` be the covariance matrix of ``N`` inputs and
+    :math:`K_{\cdot Z} K_{ZZ}^{-1} K_{Z \cdot}` its approximation from the inputs :math:`Z` chosen so
+    far. The next input is drawn with a probability proportional to its residual variance, the diagonal
+    of the difference. Inputs are proposed in blocks, and a proposal is rejected with a probability
+    equal to the share of its residual variance that the block has explained already. This draws from
+    the same distribution as one proposal at a time.
+
+    Args:
+        covariances: Function of two tensors of indices that returns the covariances between the inputs
+            with these indices; ``None`` stands for all inputs.
+        variances: The ``N`` prior variances, in double precision.
+        count: Largest number of inputs to choose.
+        tolerance: Residual variance below which an input is not chosen.
+        seed: Random seed.
+
+    Returns:
+        Indices of the chosen inputs, in the order of choice. There are fewer than ``count`` if no other
+        input has a residual variance above ``tolerance``.
+
+    Source: Chen, Epperly, Tropp and Webber 2025 (randomly pivoted Cholesky); Epperly, Tropp and Webber
+    2024 (algorithm 2.2, blocks with rejection).
+    """
+    generator = torch.Generator().manual_seed(seed)
+    residual = variances.clone()
+    factor = variances.new_empty(min(count, len(variances)), len(variances))
+    chosen = torch.empty(0, dtype=torch.long, device=variances.device)
+    while len(chosen) < count:
+        residual[residual <= tolerance] = 0
+        if not bool(residual.any()):
+            break
+        size = min(_BLOCK, count - len(chosen))
+        proposed = torch.multinomial(
+            residual.cpu(), size, replacement=True, generator=generator
+        ).to(residual.device)
+        known = factor[: len(chosen)]
+        within = covariances(proposed, proposed) - known[:, proposed].mT @ known[:, proposed]
+        thresholds = torch.rand(size, generator=generator, dtype=torch.float64)
+        thresholds = residual[proposed].cpu() * thresholds
+        places = _accepted(within.cpu(), proposed.tolist(), thresholds, tolerance).to(proposed)
+        pivots = proposed[places]
+        left = covariances(None, pivots) - known.mT @ known[:, pivots]
+        # Rounding errors of distances are not small beside a tiny lengthscale: two evaluations of one
+        # covariance can differ, and only this one has been checked.
+        left[pivots] = within[places][:, places]
+        root = torch.linalg.cholesky(left[pivots])
+        new = torch.linalg.solve_triangular(root, left.mT, upper=False)
+        factor[len(chosen) : len(chosen) + len(pivots)] = new
+        residual -= new.square().sum(0)
+        residual[pivots] = 0
+        chosen = torch.cat([chosen, pivots])
+    return chosen
+
+
+def _accepted(
+    within: Tensor, proposed: Sequence[int], thresholds: Tensor, tolerance: float
+) -> Tensor:
+    """Return the places of the proposals that are accepted, each input at most once.
+
+    They have a residual variance above a threshold, given those accepted before them.
+    """
+    places: list[int] = []
+    taken: set[int] = set()
+    for i, index in enumerate(proposed):
+        pivot = within[i, i]
+        if index not in taken and pivot > max(float(thresholds[i]), tolerance):
+            places.append(i)
+            taken.add(index)
+            within = within - torch.outer(within[:, i], within[i]) / pivot
+    return torch.tensor(places, dtype=torch.long)

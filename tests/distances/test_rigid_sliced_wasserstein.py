@@ -10,7 +10,7 @@ from torch import Tensor
 from gp_distributions import Gaussians, PointClouds, RigidSlicedWasserstein, SlicedWasserstein
 from gp_distributions.distances import Distance
 from gp_distributions.numerics.linear_algebra import absolute_value
-from gp_distributions.numerics.rotations import nearest_rotation
+from gp_distributions.numerics.nearest import nearest_rotation
 from gp_distributions.testing import DistanceTestCase
 
 

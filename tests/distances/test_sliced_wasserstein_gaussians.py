@@ -11,7 +11,7 @@ from torch import Tensor
 from gp_distributions import SlicedWasserstein
 from gp_distributions.distances import sliced_wasserstein
 from gp_distributions.measures.gaussians import Gaussians
-from gp_distributions.numerics import normals, pairwise
+from gp_distributions.numerics import pairwise, quantiles
 
 # Rounding error of a Gram matrix, relative to the largest squared distance.
 TOLERANCE = 1e-12
@@ -140,7 +140,7 @@ def test_limits_of_the_distance_between_normal_distributions(
     x1 = torch.tensor([[shift, stretch]], dtype=torch.float64, requires_grad=True)
     x2 = torch.zeros(1, 2, dtype=torch.float64, requires_grad=True)
     expected = max(abs(shift), math.sqrt(2 / math.pi) * abs(stretch))
-    distances = normals.normal_wasserstein(x1, x2)
+    distances = quantiles.normal_wasserstein(x1, x2)
     assert float(distances.detach()) == pytest.approx(expected, rel=1e-15, abs=0)
     gradient1, gradient2 = torch.autograd.grad(distances.sum(), (x1, x2))
     assert gradient1.tolist() == [pytest.approx([by_shift, by_stretch], rel=1e-15, abs=1e-290)]
@@ -150,7 +150,7 @@ def test_limits_of_the_distance_between_normal_distributions(
 def test_second_derivatives_of_the_distance_between_normal_distributions() -> None:
     x1, x2 = torch.randn(2, 3, 8, generator=torch.Generator().manual_seed(0)).double()
     inputs = (x1.requires_grad_(), x2.requires_grad_())
-    assert torch.autograd.gradgradcheck(normals.normal_wasserstein, inputs)
+    assert torch.autograd.gradgradcheck(quantiles.normal_wasserstein, inputs)
 
 
 @every_order
@@ -188,7 +188,7 @@ def test_chunks_and_blocks_change_nothing_and_bound_memory(
         return squared
 
     expected, sizes = results(), []
-    paired = normals.normal_wasserstein
+    paired = quantiles.normal_wasserstein
 
     def spy(one: Tensor, other: Tensor) -> Tensor:
         sizes.append((one - other).numel())

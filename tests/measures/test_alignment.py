@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gp_distributions import PointClouds, SlicedWasserstein
 from gp_distributions.measures import align
-from gp_distributions.numerics.rotations import nearest_rotation
+from gp_distributions.numerics.nearest import nearest_rotation
 
 
 def clouds(num: int, dim: int, *, size: int = 25, seed: int = 0) -> PointClouds:

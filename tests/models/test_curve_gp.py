@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gp_distributions import CurveGP, PointClouds, SlicedWassersteinKernel, fit
 from gp_distributions.kernels.covariances import covariance
-from gp_distributions.numerics.kronecker_bound import KroneckerBound
+from gp_distributions.numerics.kronecker import KroneckerBound
 
 ROWS = random_rows(16, sizes=(5, 12))
 T, M = 12, 6

@@ -18,7 +18,7 @@ from torch.distributions import MultivariateNormal, Normal
 from gp_distributions import DistributionGP, PointClouds, SlicedWassersteinKernel, fit
 from gp_distributions.fitting.sampling_noise import _LeaveOneOut, _subsets, learn_sampling_noise
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
-from gp_distributions.numerics.effective_sizes import effective_sizes
+from gp_distributions.numerics.sampling import effective_sizes
 from gp_distributions.warnings import TiesWarning
 
 pytestmark = pytest.mark.usefixtures("short_fits")

@@ -1,15 +1,34 @@
-"""Embedding kernels against their formulas, pair by pair."""
+"""Kernels on points: built in, given as functions, and averaged over Gaussians."""
 
+import copy
+import itertools
 import math
+import pickle
 import warnings
 from collections.abc import Callable
 
+import gpytorch
+import numpy as np
 import pytest
 import torch
+from gpytorch.kernels import (
+    Kernel,
+    LinearKernel,
+    MaternKernel,
+    PeriodicKernel,
+    RBFKernel,
+    ScaleKernel,
+)
 from scipy.integrate import quad
 from torch import Tensor
 
-from gp_distributions.numerics.embedding_kernels import EMBEDDING_KERNELS, IsotropicKernel
+from gp_distributions.numerics.embedding_kernels import (
+    EMBEDDING_KERNELS,
+    IsotropicKernel,
+    PointKernel,
+    gaussian_expectation,
+)
+from gp_distributions.rows.gaussians import join_gaussians, split_gaussians
 
 
 def matern52(r: float) -> float:
@@ -82,3 +101,120 @@ def test_kernel_is_the_mixture_of_gaussian_kernels(name: str, squared: float) ->
 
     value, error = quad(integrand, 0, 1, epsabs=1e-9, limit=200)
     assert abs(value - RADIAL[name](math.sqrt(squared))) <= max(10 * error, 1e-8)
+
+
+X, Y = (
+    torch.randn(2, count, 3, generator=torch.Generator().manual_seed(count)).double()
+    for count in (5, 4)
+)
+KERNELS: dict[str, Callable[[], Kernel]] = {
+    "rbf": RBFKernel,
+    "ard": lambda: RBFKernel(ard_num_dims=3),
+    "columns": lambda: ScaleKernel(MaternKernel(nu=1.5, active_dims=[2, 0])),
+    "sum": lambda: RBFKernel(active_dims=[0]) + ScaleKernel(LinearKernel(active_dims=[1])),
+    "product": lambda: RBFKernel(active_dims=[0, 1]) * PeriodicKernel(active_dims=[2]),
+    "columns of a sum": lambda: ScaleKernel(
+        gpytorch.kernels.AdditiveKernel(RBFKernel(active_dims=[1]), RBFKernel())
+    ),
+}
+
+
+def varied(make: Callable[[], Kernel]) -> Kernel:
+    kernel = make().double()
+    for number, parameter in enumerate(kernel.parameters()):
+        parameter.data += 0.3 * number + 0.1
+    return kernel
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_gpytorch_kernels_have_their_values(name: str) -> None:
+    kernel = varied(KERNELS[name])
+    expected = kernel(X, Y).to_dense().detach()
+    point_kernel = PointKernel(kernel)
+    torch.testing.assert_close(point_kernel.matrix(X, Y), expected)
+    torch.testing.assert_close(point_kernel.matrix(X[0], Y[0]), expected[0])
+    assert point_kernel.matrix(X.float(), Y.float()).dtype == torch.float32
+
+
+def test_kernels_are_copied_and_fixed() -> None:
+    kernel = varied(RBFKernel)
+    point_kernel = PointKernel(kernel)
+    expected = point_kernel.matrix(X, Y)
+    assert not expected.requires_grad
+    kernel.lengthscale = 7.0
+    assert torch.equal(point_kernel.matrix(X, Y), expected)
+    assert kernel.raw_lengthscale.requires_grad
+    for other in (copy.deepcopy(point_kernel), pickle.loads(pickle.dumps(point_kernel))):
+        assert torch.equal(other.matrix(X, Y), expected)
+
+
+def test_shapes_are_checked() -> None:
+    with pytest.raises(
+        ValueError, match=r"Expected <lambda> .* shape \(2, 5, 4\) .* got \(2, 5, 1\)"
+    ):
+        PointKernel(lambda x, y: x[..., :1]).matrix(X, Y)
+    with pytest.raises(ValueError, match="got ndarray"):
+        PointKernel(lambda x, y: (x @ y.mT).numpy()).matrix(X, Y)
+    with pytest.raises(ValueError, match=r"batch_shape=\(2,\)"):
+        PointKernel(RBFKernel(batch_shape=torch.Size([2])))
+    with pytest.raises(TypeError, match="a function of points or a GPyTorch kernel, got float"):
+        PointKernel(0.5)  # type: ignore[arg-type]
+
+
+CLOSED = ["gaussian", "linear", "polynomial2", "polynomial3"]
+
+
+def gaussians(*shape: int, dim: int = 2, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    mean = torch.randn(*shape, dim, generator=generator, dtype=torch.float64)
+    root = 0.5 * torch.randn(*shape, dim, dim, generator=generator, dtype=torch.float64)
+    return join_gaussians(mean, root @ root.mT)
+
+
+def quadrature(name: str, one: Tensor, other: Tensor, dim: int, nodes: int) -> float:
+    """Average of the kernel over all pairs of nodes of both Gaussians."""
+
+    def rule(gaussian: Tensor) -> tuple[Tensor, Tensor]:
+        z, w = np.polynomial.hermite_e.hermegauss(nodes)
+        normal = torch.tensor(list(itertools.product(z, repeat=dim)))
+        weights = torch.tensor(list(itertools.product(w / w.sum(), repeat=dim))).prod(-1)
+        mean, covariance = split_gaussians(gaussian, dim)
+        return mean + normal @ torch.linalg.cholesky(covariance).mT, weights
+
+    (x, a), (y, b) = rule(one), rule(other)
+    return float(a @ EMBEDDING_KERNELS[name].matrix(x, y) @ b)
+
+
+@pytest.mark.parametrize("name", CLOSED)
+@pytest.mark.parametrize("dim", [1, 2])
+def test_quadrature(name: str, dim: int) -> None:
+    kernel = gaussian_expectation(EMBEDDING_KERNELS[name], dim)
+    x, y = gaussians(3, dim=dim), gaussians(2, dim=dim, seed=1)
+    assert kernel is not None
+    actual = kernel.matrix(x, y)
+    # Degree 3 needs two nodes in each point; the exponential needs many.
+    nodes = 30 if name == "gaussian" else 3
+    expected = [[quadrature(name, a, b, dim, nodes) for b in y] for a in x]
+    rtol = 1e-8 if name == "gaussian" else 1e-12
+    torch.testing.assert_close(
+        actual, torch.tensor(expected, dtype=torch.float64), rtol=rtol, atol=rtol
+    )
+
+
+@pytest.mark.parametrize("name", CLOSED)
+@pytest.mark.parametrize("spread", [0.0, 1.0])
+def test_gradient(name: str, spread: float) -> None:
+    """Gradients in means and covariances, including covariances of zero."""
+    kernel = gaussian_expectation(EMBEDDING_KERNELS[name], 2)
+    assert kernel is not None
+
+    def matrix(x: Tensor, y: Tensor) -> Tensor:
+        rows = []
+        for gaussian in (x, y):
+            mean, covariance = split_gaussians(gaussian, 2)
+            rows.append(join_gaussians(mean, (covariance + covariance.mT) / 2))
+        return kernel.matrix(*rows)
+
+    x, y = gaussians(2), gaussians(3, seed=1)
+    x[:, 2:] *= spread
+    assert torch.autograd.gradcheck(matrix, (x.requires_grad_(), y.requires_grad_()))

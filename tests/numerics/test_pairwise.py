@@ -1,4 +1,4 @@
-"""Distances of all pairs against SciPy."""
+"""Distances and products of all pairs."""
 
 from collections.abc import Callable
 
@@ -7,10 +7,9 @@ import torch
 from scipy.spatial.distance import cdist
 from torch import Tensor
 
-from gp_distributions.numerics.pairwise import manhattan, squared_euclidean
+from gp_distributions.numerics.pairwise import column_products, manhattan, squared_euclidean
 
 Metric = Callable[[Tensor, Tensor], Tensor]
-
 METRICS = [(squared_euclidean, "sqeuclidean"), (manhattan, "cityblock")]
 # Around the 128 rows of a strip of the symmetric Manhattan distance.
 SIZES = [1, 2, 127, 128, 129, 256, 300]
@@ -94,3 +93,13 @@ def test_close_rows_keep_their_digits(
                 for each in (actual, expected)
             )
             torch.testing.assert_close(found, known, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("shape", [(40, 7), (3, 9), (1, 1), (0, 4)])
+def test_column_products(shape: tuple[int, int], device: torch.device) -> None:
+    generator = torch.Generator().manual_seed(0)
+    columns = torch.randn(shape, generator=generator, dtype=torch.float64).to(device)
+    for given in (columns, columns.mT.contiguous().mT):
+        found = column_products(given)
+        assert torch.equal(found, found.T)
+        torch.testing.assert_close(found, columns.T @ columns)

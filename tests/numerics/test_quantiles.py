@@ -1,4 +1,4 @@
-"""Cell averages of quantile functions, against integration in rational arithmetic."""
+"""Averages of quantile functions over cells against loops, and sorting against PyTorch."""
 
 from fractions import Fraction
 
@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from gp_distributions.numerics.quantiles import (
+    argsort,
     cell_quantiles,
+    sort,
     uniform_cell_quantiles,
     weighted_cell_quantiles,
 )
 
 EPS = torch.finfo(torch.float64).eps
-
 # Numbers of atoms and cells: equal, one divides the other, coprime, with a common factor, one.
 SIZES = [(6, 6), (4, 12), (12, 4), (7, 5), (5, 7), (6, 4), (1, 5), (5, 1), (1, 1), (30, 100)]
 SIZES += [(11, 2), (101, 7)]  # many values in each cell
@@ -141,3 +142,31 @@ def test_clouds_with_equal_and_unequal_weights(size: int) -> None:
         expected = weighted_cell_quantiles(values, weights.unsqueeze(-2), 4)
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-14)
         assert found.requires_grad == weights.requires_grad
+
+
+@pytest.fixture
+def values() -> Tensor:
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(3, 4, 17, generator=generator, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("tracked", [False, True])
+def test_sorts_the_last_axis(values: Tensor, device: torch.device, tracked: bool) -> None:
+    values = values.to(device)
+    expected = values.sort(dim=-1).values
+    assert torch.equal(sort(values.requires_grad_(tracked)), expected)
+    assert torch.equal(values.gather(-1, argsort(values)), expected)
+
+
+def test_any_strides(values: Tensor) -> None:
+    for view in (values.mT, values[..., ::2], values[:, :1].expand(3, 4, 17)):
+        expected = view.sort(dim=-1).values
+        assert torch.equal(sort(view), expected)
+        assert torch.equal(view.gather(-1, argsort(view)), expected)
+
+
+def test_gradient_follows_the_values(values: Tensor) -> None:
+    values = values[0, :2].clone().requires_grad_()
+    assert torch.autograd.gradcheck(sort, values)
+    with torch.no_grad():
+        assert not sort(values).requires_grad

@@ -1,8 +1,10 @@
-"""Rotations and axes of point sets."""
+"""The pose, and the cloud, that are nearest to a target: best rotations, and clouds from features."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import scipy
@@ -12,65 +14,6 @@ from torch import Tensor
 
 from gp_distributions.numerics.directions import sphere_directions
 from gp_distributions.numerics.quantiles import weighted_cell_quantiles
-
-# An axis is distinct if the larger of the two neighbouring variances is at least this multiple of the
-# smaller one, and its standard error, in radians, is at most this number for independent atoms.
-_RATIO, _STANDARD_ERROR = 1.5, 0.15
-
-
-def distinct_axes(points: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-    r"""Find the principal axis of each cloud that differs most from the others in variance.
-
-    This is the axis of the largest or of the smallest variance, such as that of a rod or of a disc.
-    With :math:`\rho` the ratio of this variance to the next, or of the next to it, and
-    :math:`n = 1 / \sum_i w_i^2` atoms, the standard error of the axis of independent normal atoms is
-    :math:`\rho^{1/2} / (n^{1/2} (\rho - 1))` radians (Anderson 1963).
-
-    Args:
-        points: A ``C x n x d`` tensor of atoms, with ``d >= 2``.
-        weights: A ``C x n`` tensor of weights that sum to one in each cloud.
-
-    Returns:
-        The axes, a ``C x d`` tensor of unit vectors without a direction, and a ``C`` mask of the
-        clouds whose axis is distinct.
-    """
-    centred = points - weights.unsqueeze(-2) @ points
-    values, vectors = torch.linalg.eigh((weights.unsqueeze(-1) * centred).mT @ centred)
-    values = values.clamp_min(0)
-    # A spread below rounding has no axis, and a variance below rounding is zero.
-    floor = 100 * torch.finfo(points.dtype).eps * points.square().sum(-1).amax(-1, keepdim=True)
-    values = values + floor
-    ratios = torch.stack([values[:, 1] / values[:, 0], values[:, -1] / values[:, -2]])
-    axes = torch.stack([vectors[..., 0], vectors[..., -1]])
-    last = ratios[1] >= ratios[0]
-    ratio = torch.where(last, ratios[1], ratios[0])
-    size = 1 / weights.square().sum(-1)
-    precise = size * (ratio - 1).square() >= ratio / _STANDARD_ERROR**2
-    return torch.where(last.unsqueeze(-1), axes[1], axes[0]), precise & (ratio >= _RATIO)
-
-
-def uniform_axes_p_value(axes: Tensor) -> float:
-    r"""Test whether axes are uniform over all directions, by Bingham's test.
-
-    With :math:`T` the mean of :math:`a a^\top` over ``C`` axes :math:`a`, the statistic
-
-    .. math::
-        \frac{C d (d + 2)}{2} \left( \mathrm{tr}(T^2) - \frac{1}{d} \right)
-
-    is asymptotically chi-squared with :math:`(d - 1)(d + 2) / 2` degrees of freedom for uniform axes
-    (Bingham 1974; Mardia and Jupp 2000, section 10.7.1). In the plane this is Rayleigh's test of the
-    doubled angles.
-
-    Args:
-        axes: A ``C x d`` tensor of unit vectors.
-
-    Returns:
-        The p-value.
-    """
-    count, dim = axes.shape
-    moments = axes.mT @ axes / count
-    statistic = count * dim * (dim + 2) / 2 * (moments.square().sum().item() - 1 / dim)
-    return float(scipy.stats.chi2.sf(statistic, (dim - 1) * (dim + 2) / 2))
 
 
 def procrustes(
@@ -107,8 +50,10 @@ def procrustes(
 
 # Number of cells over which quantile functions are averaged.
 _CELLS = 64
+
 # Number of angles, which is even, of directions in the plane, and of directions in space.
 _ANGLES, _DIRECTIONS = 720, 64
+
 # Number of the best starts in space that are improved by L-BFGS.
 _REFINED = 4
 
@@ -215,3 +160,90 @@ def _frame(points: Tensor, weights: Tensor) -> Tensor:
     """Return the principal axes as the columns of a rotation matrix."""
     axes = torch.linalg.eigh((weights.unsqueeze(-1) * points).mT @ points).eigenvectors
     return axes * torch.linalg.det(axes)  # an odd dimension: a change of all signs
+
+
+# Number of initial iterations, in which atoms move while weights are fixed.
+_SETTLING = 100
+
+# Iterations after which a loss that has fallen by a smaller share ends the search.
+_WINDOW, _GAIN = 20, 0.01
+
+
+def nearest_cloud(
+    embed: Callable[[Tensor, Tensor], Tensor],
+    target: Tensor,
+    points: Tensor,
+    weights: Tensor,
+    *,
+    learn_weights: bool,
+    enough: float,
+    max_iterations: int,
+) -> tuple[Tensor, Tensor, float]:
+    r"""Find a local minimum of :math:`|\varphi(X, w) - z|^2` over atoms and weights by L-BFGS.
+
+    The weights are the softmax of unconstrained variables. They are learned only after the atoms have
+    settled with fixed weights, so that a wrong early match does not take all weight from an atom. The
+    optimiser works on coordinates that are centred at the mean of the initial atoms and divided by
+    their root mean square radius. It stops where 20 iterations reduce the loss by less than 1%, as
+    most features are not those of any cloud.
+
+    Args:
+        embed: Differentiable map from ``1 x n x d`` points and ``1 x n`` weights to ``1 x D`` features.
+        target: The ``D`` target features :math:`z`.
+        points: Initial atoms, ``n x d``.
+        weights: Initial weights, ``n``; weights of zero stay zero.
+        learn_weights: Whether to optimise the weights too.
+        enough: Distance between features and target at which the optimisation stops.
+        max_iterations: Maximum number of iterations; with 0, the initial cloud is returned.
+
+    Returns:
+        The points, the weights, and the distance of their features from the target.
+    """
+    size, dim = points.shape
+    centre = weights @ points
+    unit = (weights @ (points - centre).square().sum(-1)).sqrt()
+    unit = torch.where(unit > 0, unit, 1.0)  # coincident atoms have no scale
+    shape = (points - centre) / unit
+    logits = weights.log()
+
+    def cloud(flat: Tensor) -> tuple[Tensor, Tensor]:
+        moved = flat[: size * dim].view(size, dim)
+        changed = logits + flat[size * dim :] if len(flat) > size * dim else logits
+        return centre + unit * moved, changed.softmax(-1)
+
+    def residual(values: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        flat = torch.from_numpy(values).to(points).requires_grad_()
+        x, w = cloud(flat)
+        squared = (embed(x.unsqueeze(0), w.unsqueeze(0)).squeeze(0) - target).square().sum()
+        squared = squared / unit.square()
+        (gradient,) = torch.autograd.grad(squared, flat)
+        return squared.item(), gradient.double().cpu().numpy()
+
+    goal = (enough / unit.item()) ** 2
+
+    def descend(start: NDArray[np.float64], iterations: int) -> Any:
+        losses: list[float] = []
+
+        def stop(intermediate_result: Any) -> None:
+            losses.append(intermediate_result.fun)
+            before = losses[-_WINDOW - 1] if len(losses) > _WINDOW else math.inf
+            if losses[-1] <= goal or losses[-1] > (1 - _GAIN) * before:
+                raise StopIteration
+
+        limits = {"maxiter": iterations, "maxfun": 5 * iterations}
+        # L-BFGS keeps many corrections, as features have more values than a cloud has coordinates.
+        options = {**limits, "maxcor": 30, "ftol": 1e-12, "gtol": 1e-12}
+        return scipy.optimize.minimize(
+            residual, start, jac=True, method="L-BFGS-B", callback=stop, options=options
+        )
+
+    values = shape.flatten().double().cpu().numpy()
+    reached, _ = residual(values)
+    if max_iterations > 0 and reached > goal:
+        settling = min(_SETTLING, max_iterations) if learn_weights else max_iterations
+        found = descend(values, settling)
+        if learn_weights and found.fun > goal and max_iterations > settling:
+            found = descend(np.append(found.x, np.zeros(size)), max_iterations - settling)
+        values, reached = found.x, found.fun
+    x, w = cloud(torch.from_numpy(values).to(points))
+    return x, w, float(reached**0.5 * unit.item())

@@ -1,9 +1,9 @@
-"""Cholesky factors: exact where possible, with the least jitter otherwise, and loud about it."""
+"""Cholesky factors and their jitter, roots, work in one thread, and functions in strips."""
 
 import contextlib
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import linear_operator
 import pytest
@@ -11,7 +11,15 @@ import torch
 from linear_operator.utils.errors import NanError, NotPSDError
 from torch import Tensor
 
-from gp_distributions.numerics.linear_algebra import cholesky, log_densities
+from gp_distributions.numerics import linear_algebra as strips
+from gp_distributions.numerics.linear_algebra import (
+    cholesky,
+    concatenate,
+    entrywise,
+    log_densities,
+    matmul,
+    square_root,
+)
 from gp_distributions.warnings import JitterWarning, collected
 
 
@@ -122,3 +130,87 @@ def test_log_densities_with_noise(batch: tuple[int, ...]) -> None:
         return log_densities(differences, (matrix + matrix.mT) / 2, noise)
 
     assert torch.autograd.gradcheck(densities, [x.clone().requires_grad_() for x in inputs])
+
+
+@pytest.mark.parametrize("at_zero", [0.0, 1.0])
+def test_values_and_gradients(at_zero: float) -> None:
+    values = torch.tensor([-1e-17, 0.0, 1e-300, 4.0], dtype=torch.float64, requires_grad=True)
+    roots = square_root(values, at_zero=at_zero)
+    expected = torch.tensor([at_zero, at_zero, 1e-150, 2.0], dtype=torch.float64)
+    torch.testing.assert_close(roots, expected, rtol=1e-15, atol=0)
+    (gradient,) = torch.autograd.grad(roots.sum(), values)
+    expected = torch.tensor([0.0, 0.0, 0.5e150, 0.25], dtype=torch.float64)
+    torch.testing.assert_close(gradient, expected, rtol=1e-15, atol=0)
+
+
+def uniform(*shape: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(sum(shape))
+    return torch.rand(*shape, generator=generator, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_matmul_and_concatenate(grad: bool) -> None:
+    left, right = uniform(4, 2), uniform(5, 3, 2).requires_grad_(grad).transpose(-1, -2)
+    product = matmul(left, right)
+    torch.testing.assert_close(product, left @ right)
+    assert product.requires_grad == grad
+    joined = concatenate(product.flatten(-2), uniform(5, 2))
+    torch.testing.assert_close(joined, torch.cat([product.flatten(-2), uniform(5, 2)], dim=-1))
+    assert joined.requires_grad == grad
+    thick = concatenate(product, uniform(5, 4, 2))
+    torch.testing.assert_close(thick, torch.cat([product, uniform(5, 4, 2)], dim=-1))
+
+
+MATRIX = torch.rand(7, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+
+@pytest.fixture(autouse=True)
+def small_strips(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(strips, "_SMALL", 8)
+    monkeypatch.setattr(strips, "_STRIP", 12)
+
+
+def parameters(*shape: int) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    scale = 1 + torch.rand(*shape, generator=generator, dtype=torch.float64)
+    return scale.requires_grad_(), torch.full(shape, 0.7).double().requires_grad_()
+
+
+def of(scale: Tensor, power: Tensor) -> Callable[[Tensor], Tensor]:
+    return lambda matrix: power * (-matrix / scale.square()).exp() + matrix**power
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 1, 1)])
+@pytest.mark.parametrize("batch", [(), (3,)])
+def test_agrees_with_the_whole(shape: tuple[int, ...], batch: tuple[int, ...]) -> None:
+    matrix, inputs = MATRIX.expand(*batch, 7, 5), parameters(*shape)
+    whole, split = of(*inputs)(matrix), entrywise(of(*inputs), matrix, inputs)
+    torch.testing.assert_close(split, whole, rtol=1e-14, atol=0)
+    upstream = torch.rand(whole.shape, dtype=torch.float64)
+    expected = torch.autograd.grad(whole, inputs, upstream)
+    found = torch.autograd.grad(split, inputs, upstream)
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_no_operation_sees_the_whole_matrix() -> None:
+    sizes = []
+
+    def function(matrix: Tensor) -> Tensor:
+        sizes.append(matrix.numel())
+        return scale * matrix
+
+    scale = torch.ones(1, 1, dtype=torch.float64, requires_grad=True)
+    entrywise(function, MATRIX, [scale]).sum().backward()
+    assert max(sizes) <= 12
+    sizes.clear()
+    entrywise(function, MATRIX.clone().requires_grad_(), [scale])
+    assert sizes == [35]
+
+
+def test_a_parameter_without_effect() -> None:
+    scale, power = parameters(1, 1)
+    values = entrywise(lambda matrix: matrix * scale, MATRIX, [scale, power])
+    gradients = torch.autograd.grad(values.sum(), [scale, power])
+    assert [g.shape for g in gradients] == [(1, 1), (1, 1)]
+    assert float(gradients[0]) == pytest.approx(float(MATRIX.sum()), rel=1e-12)
+    assert float(gradients[1]) == 0
