@@ -14,14 +14,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from gp_distributions.bayesopt.alternation import AlternatingSearch, Alternation
-from gp_distributions.bayesopt.parts import (
-    Box,
-    ContinuousPart,
-    FinitePart,
-    Part,
-    Plain,
-    read_part,
-)
+from gp_distributions.bayesopt.parts import Box, ContinuousPart, FinitePart, Part, Plain, read_part
 from gp_distributions.bayesopt.pool import Asked, with_candidates
 from gp_distributions.bayesopt.priors import covariate_lengthscale_priors
 from gp_distributions.bayesopt.proposing import derived_seed

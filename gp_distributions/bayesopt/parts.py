@@ -27,7 +27,7 @@ from gp_distributions.kernels.default import default_distance
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.measures.covariates import Level
 from gp_distributions.measures.encoding import CovariateEncoding, Levels, Scaling
-from gp_distributions.measures.kinds import Distributions
+from gp_distributions.measures.gaussians import Distributions
 from gp_distributions.models.choice import MIXTURE
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.rows.layout import Block, Columns

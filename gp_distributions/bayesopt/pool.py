@@ -18,7 +18,8 @@ from gp_distributions.distances.principal import PrincipalDistance
 from gp_distributions.kernels.reading import distribution_kernels
 from gp_distributions.measures import PointClouds
 from gp_distributions.measures.arrays import integer
-from gp_distributions.measures.kinds import Distributions, as_rows, kind_of
+from gp_distributions.measures.gaussians import Distributions
+from gp_distributions.measures.inputs import as_rows, kind_of
 from gp_distributions.rows.clouds import drop_copies, pad_rows
 from gp_distributions.rows.layout import Block, Columns
 

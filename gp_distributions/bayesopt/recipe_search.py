@@ -22,7 +22,7 @@ from gp_distributions.distances.scaled import ScaledDistance
 from gp_distributions.kernels.default import in_units_of
 from gp_distributions.measures import PointClouds
 from gp_distributions.measures.arrays import Data, double, integer
-from gp_distributions.measures.fractions import check_fractions, read_ingredients
+from gp_distributions.measures.frames import check_fractions, read_ingredients
 
 # Shares of an ingredient that a move replaces by another. Two are enough where gradients follow.
 _SHARES = (1.0, 0.3, 0.1, 0.03)

@@ -22,20 +22,12 @@ from gp_distributions.bayesopt.free_shapes import (
     optimize_free_shapes,
     refuse_normals,
 )
-from gp_distributions.bayesopt.parts import (
-    Box,
-    ContinuousPart,
-    FinitePart,
-    Plain,
-    Search,
-    shuffled,
-)
+from gp_distributions.bayesopt.parts import Box, ContinuousPart, FinitePart, Plain, Search, shuffled
 from gp_distributions.bayesopt.pool import Asked, Pool, optimize_over_pool
 from gp_distributions.measures import PointClouds
-from gp_distributions.measures.arrays import Data, integer
-from gp_distributions.measures.described import check_type
+from gp_distributions.measures.arrays import Data, check_type, integer
 from gp_distributions.measures.encoding import CovariateEncoding, Scaling
-from gp_distributions.measures.kinds import Distributions
+from gp_distributions.measures.gaussians import Distributions
 from gp_distributions.rows.layout import Block, Columns
 
 # Random designs whose shapes are known to default models.

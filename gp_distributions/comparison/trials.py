@@ -19,9 +19,9 @@ from gp_distributions.fitting import fit
 from gp_distributions.judging.leave_one_out import left_out
 from gp_distributions.judging.predictions import ClassPredictions, NormalPredictions, Predictions
 from gp_distributions.kernels.copies import as_kernel, copied
-from gp_distributions.measures.described import described
+from gp_distributions.measures.arrays import described
+from gp_distributions.measures.inputs import TrainingData
 from gp_distributions.measures.mixed_inputs import MixedInputs
-from gp_distributions.measures.training_data import TrainingData
 from gp_distributions.models import (
     ClassificationGP,
     CurveGP,

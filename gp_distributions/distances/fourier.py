@@ -12,7 +12,7 @@ from gp_distributions.distances.mmd import SAMPLINGS
 from gp_distributions.measures.arrays import Data, given_points, integer, positive
 from gp_distributions.numerics.embedding_kernels import EMBEDDING_KERNELS, IsotropicKernel
 from gp_distributions.numerics.random_features import fourier_features
-from gp_distributions.rows.gaussians import split_gaussians
+from gp_distributions.rows.layout import split_gaussians
 
 # Each measure of frequencies, with the kernel that has it as its spectral measure.
 _KERNELS = {

@@ -36,13 +36,9 @@ from gp_distributions.numerics.random_features import (
     quasi_random_frequencies,
     spread_landmarks,
 )
-from gp_distributions.numerics.sampling import (
-    draw_atoms,
-    median_distance,
-)
+from gp_distributions.numerics.sampling import draw_atoms, median_distance
 from gp_distributions.rows.clouds import Cloud
-from gp_distributions.rows.gaussians import join_gaussians, split_gaussians
-from gp_distributions.rows.layout import check_weights
+from gp_distributions.rows.layout import check_weights, join_gaussians, split_gaussians
 from gp_distributions.rows.tensors import is_tracked
 
 SAMPLINGS = {"orthogonal": orthogonal_frequencies, "quasi_random": quasi_random_frequencies}

@@ -22,7 +22,7 @@ from gp_distributions.numerics.linear_algebra import (
     upper_triangle,
 )
 from gp_distributions.numerics.quantiles import cell_quantiles, projected_deviations
-from gp_distributions.rows.gaussians import split_gaussians
+from gp_distributions.rows.layout import split_gaussians
 
 # Default number of slices and highest degree, by the number of rotating coordinates.
 _SLICES = {2: 200, 3: 625}

@@ -11,11 +11,7 @@ from torch import Tensor
 
 from gp_distributions.distances.base import Distance
 from gp_distributions.measures.arrays import integer
-from gp_distributions.numerics.directions import (
-    random_directions,
-    random_levels,
-    sphere_directions,
-)
+from gp_distributions.numerics.directions import random_directions, random_levels, sphere_directions
 from gp_distributions.numerics.linear_algebra import concatenate, matmul
 from gp_distributions.numerics.pairwise import manhattan, pairs_in_strips, without_rounding
 from gp_distributions.numerics.quantiles import (
@@ -27,7 +23,7 @@ from gp_distributions.numerics.quantiles import (
     quantiles_at,
 )
 from gp_distributions.rows.clouds import drop_padding
-from gp_distributions.rows.gaussians import split_gaussians
+from gp_distributions.rows.layout import split_gaussians
 from gp_distributions.rows.tensors import is_tracked
 
 _SAMPLINGS = {"even": sphere_directions, "random": random_directions}

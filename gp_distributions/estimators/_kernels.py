@@ -29,8 +29,8 @@ from gp_distributions.kernels import DistributionKernel, Profile, mixed_kernel
 from gp_distributions.kernels.default import in_spread, in_units_of
 from gp_distributions.kernels.mixed import Structure
 from gp_distributions.measures import MixedInputs, PointClouds, ReferenceMeasure
+from gp_distributions.measures.gaussians import KINDS, Distributions
 from gp_distributions.measures.inputs import Inputs, distributions_of
-from gp_distributions.measures.kinds import KINDS, Distributions
 from gp_distributions.numerics.predictions import refuse_mask
 
 Options = Mapping[str, Any] | None

@@ -14,10 +14,10 @@ from torch import Tensor
 
 from gp_distributions.measures import MixedInputs, PointClouds
 from gp_distributions.measures.arrays import count_axes, double
-from gp_distributions.measures.inputs import Inputs, names_of
-from gp_distributions.measures.kinds import KINDS, Distributions
+from gp_distributions.measures.gaussians import KINDS, Distributions
+from gp_distributions.measures.inputs import Inputs
 from gp_distributions.measures.mixed_inputs import bag_columns, read_column
-from gp_distributions.measures.tables import cells, is_table, table
+from gp_distributions.measures.tables import cells, is_table, names_of, table
 from gp_distributions.measures.targets import check_order
 from gp_distributions.numerics.predictions import refuse_mask
 from gp_distributions.sharding import ShardedClouds

@@ -10,7 +10,7 @@ from gpytorch.models import ExactGP
 
 from gp_distributions.fitting.ascent import stays_at_start
 from gp_distributions.fitting.stages import EXACT, run
-from gp_distributions.measures.described import described
+from gp_distributions.measures.arrays import described
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.warnings import UndeterminedWarning, warn
 

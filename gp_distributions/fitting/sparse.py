@@ -22,7 +22,7 @@ from gp_distributions.fitting.explicit_features import (
 from gp_distributions.fitting.lbfgs import minimise
 from gp_distributions.fitting.marginal_likelihood import fit
 from gp_distributions.fitting.stages import CONCENTRATION, SAMPLE, run, warn_of_units
-from gp_distributions.measures.training_data import TrainingData
+from gp_distributions.measures.inputs import TrainingData
 from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.collapsed import (
     CollapsedSums,

@@ -12,8 +12,8 @@ from torch import Tensor
 from gp_distributions.distances.scaled import ScaledDistance
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.kernels.reading import readers
-from gp_distributions.measures.atom_encoding import AtomEncoding
 from gp_distributions.measures.encoding import CovariateEncoding, MixedEncoding, Scaling
+from gp_distributions.measures.inputs import AtomEncoding
 from gp_distributions.models import DistributionGP, SparseDistributionGP
 from gp_distributions.rows.layout import Block, Columns, numbers_of
 

@@ -16,8 +16,7 @@ from gp_distributions.judging.relevance_inputs import Input, Names, inputs_of
 from gp_distributions.judging.relevance_results import Relevance, RelevanceEntry
 from gp_distributions.judging.sensitivities import gradients_at
 from gp_distributions.kernels.covariances import covariance
-from gp_distributions.measures.arrays import integer
-from gp_distributions.measures.described import described
+from gp_distributions.measures.arrays import described, integer
 from gp_distributions.models import ClassificationGP, DistributionGP, SparseDistributionGP
 from gp_distributions.numerics.densities import conditional_moments
 from gp_distributions.numerics.linear_algebra import cholesky

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from gp_distributions.kernels.reading import check_kind
 from gp_distributions.measures import MixedEncoding, MixedInputs, PointClouds
-from gp_distributions.measures.arrays import integer
-from gp_distributions.measures.described import check_type
+from gp_distributions.measures.arrays import check_type, integer
 from gp_distributions.models import DistributionGP, SparseDistributionGP
 from gp_distributions.models.exact_inference import marginal_moments
 from gp_distributions.rows.clouds import split_rows

@@ -12,7 +12,7 @@ from torch import Tensor
 from gp_distributions.kernels.copies import with_outputscale
 from gp_distributions.kernels.distribution_kernel import dimension_scaled_prior
 from gp_distributions.kernels.expected_kernel import ExpectedKernel
-from gp_distributions.measures.described import described
+from gp_distributions.measures.arrays import described
 from gp_distributions.measures.gaussians import Gaussians
 from gp_distributions.measures.point_clouds import PointClouds
 from gp_distributions.numerics.expected_kernels import has_terms

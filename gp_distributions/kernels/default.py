@@ -16,8 +16,8 @@ from gp_distributions.distances.scaled import ScaledDistance, coordinate_spread
 from gp_distributions.distances.sliced_wasserstein import SlicedWasserstein
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.kernels.reading import distribution_kernels
+from gp_distributions.measures.gaussians import KINDS, Distributions
 from gp_distributions.measures.inputs import Inputs
-from gp_distributions.measures.kinds import KINDS, Distributions
 from gp_distributions.measures.mixed_inputs import MixedInputs
 from gp_distributions.measures.point_clouds import PointClouds
 from gp_distributions.rows.layout import Block

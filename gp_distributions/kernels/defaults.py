@@ -18,9 +18,8 @@ from gp_distributions.distances.transport import LinearTransport
 from gp_distributions.kernels.default import in_spread, in_units_of
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.kernels.mixed import mixed_kernel
-from gp_distributions.measures.gaussian_mixtures import GaussianMixtures
+from gp_distributions.measures.gaussians import KINDS, Distributions, GaussianMixtures
 from gp_distributions.measures.inputs import Inputs, distributions_of
-from gp_distributions.measures.kinds import KINDS, Distributions
 from gp_distributions.measures.mixed_inputs import MixedInputs
 from gp_distributions.measures.point_clouds import PointClouds
 from gp_distributions.measures.reference import ReferenceMeasure

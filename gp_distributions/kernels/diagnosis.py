@@ -18,7 +18,7 @@ from gp_distributions.kernels.default import unit_findings
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.kernels.orientation import LEVEL, axes_p_value, sees_random_poses
 from gp_distributions.kernels.reading import check_kind, distribution_kernels
-from gp_distributions.measures.described import described
+from gp_distributions.measures.arrays import described
 from gp_distributions.measures.inputs import Inputs, encoding_of, input_rows
 from gp_distributions.numerics.sampling import apart
 from gp_distributions.rows.layout import Block, numbers_of

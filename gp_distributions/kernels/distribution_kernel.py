@@ -16,8 +16,9 @@ from gp_distributions.distances.base import Distance
 from gp_distributions.distances.comparison import in_mode
 from gp_distributions.distances.embedded_rows import Rows, rows_of
 from gp_distributions.kernels.profiles import Profile, make_profile
-from gp_distributions.measures.described import described
-from gp_distributions.measures.kinds import Distributions, as_rows, kind_of
+from gp_distributions.measures.arrays import described
+from gp_distributions.measures.gaussians import Distributions
+from gp_distributions.measures.inputs import as_rows, kind_of
 from gp_distributions.numerics.linear_algebra import entrywise
 from gp_distributions.numerics.pairwise import squared_euclidean
 from gp_distributions.rows.clouds import equal_rows, expand_batches

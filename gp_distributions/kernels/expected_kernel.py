@@ -12,8 +12,7 @@ from torch.utils.checkpoint import checkpoint
 
 from gp_distributions.distances.embedded_rows import Rows, embedded, rows_of, state_of
 from gp_distributions.kernels.distribution_kernel import RowKernel
-from gp_distributions.measures.arrays import integer
-from gp_distributions.measures.described import described
+from gp_distributions.measures.arrays import described, integer
 from gp_distributions.numerics.embedding_kernels import point_covariances
 from gp_distributions.numerics.expected_kernels import (
     between_gaussians,
@@ -24,8 +23,7 @@ from gp_distributions.numerics.expected_kernels import (
     within_gaussians,
 )
 from gp_distributions.rows.clouds import drop_copies, drop_padding, expand_batches, split_rows
-from gp_distributions.rows.gaussians import split_gaussians
-from gp_distributions.rows.layout import check_weights, normalized
+from gp_distributions.rows.layout import check_weights, normalized, split_gaussians
 
 # Number of pairs of atoms, or of features of atoms, that are held at a time.
 _HELD = 2**22

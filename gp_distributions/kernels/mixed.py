@@ -14,9 +14,9 @@ from gpytorch.kernels import AdditiveKernel, Kernel, MaternKernel, ProductKernel
 from gp_distributions.kernels.covariances import BlockKernel
 from gp_distributions.kernels.default import default_distance
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
-from gp_distributions.measures.described import check_type
+from gp_distributions.measures.arrays import check_type
 from gp_distributions.measures.encoding import CovariateEncoding, MixedEncoding, Part
-from gp_distributions.measures.kinds import Distributions
+from gp_distributions.measures.gaussians import Distributions
 from gp_distributions.measures.mixed_inputs import MixedInputs
 from gp_distributions.rows.layout import Block
 

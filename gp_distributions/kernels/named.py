@@ -13,7 +13,7 @@ from gp_distributions.distances.transport import SinkhornPotential
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.kernels.profiles import Profile
 from gp_distributions.measures.arrays import Data
-from gp_distributions.measures.kinds import Distributions
+from gp_distributions.measures.gaussians import Distributions
 from gp_distributions.measures.reference import ReferenceMeasure
 
 

@@ -16,8 +16,7 @@ from gp_distributions.kernels.covariances import BlockKernel
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.kernels.expected_kernel import ExpectedKernel
 from gp_distributions.measures.encoding import CovariateEncoding, MixedEncoding
-from gp_distributions.measures.inputs import Encoding, Inputs
-from gp_distributions.measures.kinds import kind_of
+from gp_distributions.measures.inputs import Encoding, Inputs, kind_of
 from gp_distributions.measures.mixed_inputs import MixedInputs
 from gp_distributions.measures.point_clouds import PointClouds
 from gp_distributions.rows.layout import Block, Columns, Slots

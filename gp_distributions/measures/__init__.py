@@ -1,13 +1,11 @@
 """Containers of probability distributions, validated once and immutable, and reference measures."""
 
-from gp_distributions.measures._surroundings import surroundings
-from gp_distributions.measures.alignment import align
 from gp_distributions.measures.covariates import Covariates
 from gp_distributions.measures.encoding import MixedEncoding
-from gp_distributions.measures.gaussian_mixtures import GaussianMixtures
-from gp_distributions.measures.gaussians import Gaussians
+from gp_distributions.measures.gaussians import GaussianMixtures, Gaussians
 from gp_distributions.measures.mixed_inputs import MixedInputs
 from gp_distributions.measures.point_clouds import PointClouds
+from gp_distributions.measures.poses import align, surroundings
 from gp_distributions.measures.reference import ReferenceMeasure
 
 __all__ = [

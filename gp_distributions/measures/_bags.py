@@ -1,60 +1,28 @@
-"""Read clouds from arrays, from rows, and from lists of bags of unequal sizes, which are padded."""
+"""Read clouds from arrays, images and bags of unequal sizes, and number the kinds of atoms."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from gp_distributions.measures._validation import Clouds, Wording, validated
 from gp_distributions.measures.arrays import (
     Array,
+    Clouds,
     Data,
     Labels,
-    object_array,
+    Name,
+    Wording,
+    is_missing,
     point_array,
     real_array,
     to_tensors,
+    validated,
 )
-from gp_distributions.measures.tables import cells, is_table
 from gp_distributions.rows.tensors import untouched_zeros
-
-
-def listed(
-    items: Any, noun: str, labels: Iterable[Any] | None = None
-) -> tuple[list[Any], Labels | None]:
-    """Return items as a list, and their labels.
-
-    Args:
-        items: An iterable of items, such as a column of a data frame, or a dictionary.
-        noun: What an item is called in error messages.
-        labels: Labels of the items. Default: the keys of a dictionary.
-
-    Raises:
-        TypeError: If the items cannot be iterated over, are a table, or are the path of one file.
-        ValueError: If there is not one label for each item.
-    """
-    if isinstance(items, Mapping):
-        labels, items = items.keys(), items.values()
-    listable = isinstance(items, Iterable) or hasattr(items, "__len__")
-    if isinstance(items, str) or is_table(items) or not listable:
-        raise TypeError(
-            f"Expected a list or dictionary with an entry for each {noun}, got "
-            f"{type(items).__name__}. Pass a single {noun} in a list, [{noun}], files of a folder as "
-            "sorted(Path(folder).glob('*.stl')), and a column of a frame as frame[name]. Read a long "
-            "table with PointClouds.from_frame(frame, bag=..., columns=[...])."
-        )
-    column = cells(items)
-    column = list(items) if column is None else column
-    if labels is None:
-        return column, None
-    names = object_array(cells(labels) or list(labels))
-    if len(names) != len(column):
-        raise ValueError(f"Expected a label for each {noun}, {len(column)}, got {len(names)}.")
-    return column, names
 
 
 def read_arrays(points: Data, weights: Data | None) -> Clouds:
@@ -70,6 +38,39 @@ def read_arrays(points: Data, weights: Data | None) -> Clouds:
     """
     atoms = point_array(points, "Points", "(..., n, d)")
     return validated(*_tensors(atoms, weights), Wording())
+
+
+def read_images(images: Data) -> Clouds:
+    """Read the intensities of images as weights on the grid of their pixels.
+
+    Args:
+        images: A ``batch_shape x H x W`` array.
+
+    Returns:
+        A ``batch_shape x H*W x 2`` tensor of points, which takes the memory of one grid because all
+        images share it, a ``batch_shape x H*W`` tensor of normalised weights, and total intensities.
+
+    Raises:
+        ValueError: If an intensity is negative or not finite, an image is all zero, or the last axis
+            looks like colour channels.
+    """
+    (values,) = to_tensors([real_array(images, "Images")])
+    shape = tuple(values.shape)
+    # Colour images have three channels, or four with opacity.
+    coloured = len(shape) > 3 and shape[-1] in (3, 4) and shape[-2] > shape[-1]
+    if len(shape) < 2 or 0 in shape or coloured:
+        raise ValueError(
+            "Images: expected one channel, a non-empty array of shape (..., H, W), got shape "
+            f"{shape}. Select one channel of colour images or average them, images[..., :3].mean(-1); "
+            "flatten batch axes of images that are as narrow as colour channels."
+        )
+    height, width = (
+        torch.linspace(-(n > 1), n > 1, n, dtype=values.dtype, device=values.device)
+        for n in shape[-2:]
+    )
+    grid = torch.cartesian_prod(height.flip(0), width).flip(-1)
+    grid, weights, mass = validated(grid, values.flatten(-2), Wording("Image", "intensities"))
+    return grid.expand(*weights.shape, 2), weights, mass
 
 
 def read_bags(bags: Sequence[Data], weights: Any, labels: Labels | None) -> Clouds:
@@ -214,3 +215,103 @@ def pad(flat: Tensor, sizes: Tensor) -> Tensor:
     mask = torch.arange(int(sizes.max()), device=sizes.device) < sizes.unsqueeze(-1)
     padded = untouched_zeros((*mask.shape, *flat.shape[1:]), flat)
     return padded.masked_scatter_(mask.reshape(*mask.shape, *[1] * (flat.dim() - 1)), flat)
+
+
+# The distinct kinds, in sorted order. An atom has the number of its kind among them.
+KindNames: TypeAlias = tuple[Any, ...]
+
+
+def with_kinds(clouds: Clouds, kinds: Any, name: Name) -> tuple[Clouds, KindNames]:
+    """Write the numbers of the kinds of atoms behind their coordinates.
+
+    Args:
+        clouds: Points, weights and masses of clouds.
+        kinds: A ``batch_shape x n`` array of kinds, or None for none.
+        name: Names of the clouds in error messages.
+
+    Returns:
+        The clouds with a column more, and the kinds.
+
+    Raises:
+        ValueError: If there is not one kind for each atom, or one is missing.
+    """
+    if kinds is None:
+        return clouds, ()
+    points, weights, mass = clouds
+    array = np.asarray(kinds.numpy(force=True) if isinstance(kinds, Tensor) else kinds)
+    if array.shape != weights.shape:
+        raise ValueError(
+            f"Kinds: expected shape {tuple(weights.shape)}, one for each atom, got {array.shape}."
+        )
+    present = weights > 0
+    found = array[present.numpy(force=True)].tolist()
+    if any(map(is_missing, set(found))):
+        place = next(i for i, kind in enumerate(found) if is_missing(kind))
+        *cloud, atom = present.nonzero()[place].tolist()
+        raise ValueError(
+            f"{name(tuple(cloud))}: expected a kind for each atom, got {found[place]!r} in atom {atom}."
+        )
+    names = union([tuple(found)])
+    numbers = {kind: place for place, kind in enumerate(names)}
+    marks = torch.zeros_like(weights)
+    marks[present] = marks.new_tensor([numbers[kind] for kind in found])
+    marks = marks.unsqueeze(-1).expand(*points.shape[:-1], 1)
+    return (torch.cat([points, marks], dim=-1), weights, mass), names
+
+
+def with_listed_kinds(
+    clouds: Clouds,
+    kinds: Any,
+    labels: Labels | None,
+    name: Name,
+    sizes: Sequence[int] | None = None,
+) -> tuple[Clouds, KindNames]:
+    """As :func:`with_kinds`, of kinds in a list of arrays, or in a dictionary by label.
+
+    Raises:
+        ValueError: As for :func:`with_kinds`, where ``sizes`` are the numbers of atoms in bags.
+    """
+    if kinds is None:
+        return clouds, ()
+    shape = tuple(clouds[1].shape)
+    items = [np.asarray(each, dtype=object) for each in by_label(kinds, labels, "kinds")]
+    if len(items) != shape[0]:
+        raise ValueError(f"Expected kinds of each of {shape[0]} bags, got {len(items)}.")
+    for i, (item, size) in enumerate(zip(items, sizes or map(len, items), strict=True)):
+        if len(item) != size:
+            raise ValueError(
+                f"{name((i,))}: expected a kind for each of {size} atoms, got {len(item)}."
+            )
+    padded = np.full(shape, items[0][0], dtype=object)
+    for row, item in zip(padded, items, strict=True):
+        row[: len(item)] = item
+    return with_kinds(clouds, padded, name)
+
+
+def renumbered(
+    points: Tensor, weights: Tensor, old: KindNames, new: KindNames, name: Name
+) -> Tensor:
+    """Number the kinds in the last column of points by their places among other names.
+
+    Raises:
+        ValueError: If an atom has a kind that is not among them; the message names it.
+    """
+    if old == new:
+        return points
+    places = [new.index(kind) if kind in new else -1 for kind in old]
+    numbers = torch.tensor(places, dtype=points.dtype, device=points.device)[points[..., -1].long()]
+    unknown = ((numbers < 0) & (weights > 0)).nonzero()
+    if len(unknown):
+        *cloud, atom = unknown[0].tolist()
+        kind = old[int(points[(*cloud, atom, -1)])]
+        raise ValueError(
+            f"{name(tuple(cloud))}: expected atoms of the kinds {list(new)}, got {kind!r} in atom "
+            f"{atom}."
+        )
+    return torch.cat([points[..., :-1], numbers.clamp_min(0).unsqueeze(-1)], dim=-1)
+
+
+def union(names: Sequence[KindNames]) -> KindNames:
+    """Return all kinds in sorted order, numbers before text."""
+    kinds = {kind for each in names for kind in each}
+    return tuple(sorted(kinds, key=lambda kind: (isinstance(kind, str), kind)))

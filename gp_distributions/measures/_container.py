@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from gp_distributions.measures.arrays import Data, Labels, given_scale, integer
+from gp_distributions.measures.tables import Names
 from gp_distributions.rows.tensors import at, is_tracked, is_wide, joined
 from gp_distributions.warnings import PrecisionWarning, warn
 
@@ -89,6 +90,11 @@ class Container(ABC):
     @property
     def _knowledge(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self._known}
+
+    @property
+    def _names(self) -> Names | None:
+        labels = self.labels
+        return None if labels is None or labels.ndim != 1 else Names(labels)
 
     @property
     def _tensors(self) -> list[Tensor]:

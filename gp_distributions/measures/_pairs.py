@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from gp_distributions.measures._validation import Wording, check_entries, equal_weights
-from gp_distributions.measures.arrays import integer, seeded
+from gp_distributions.measures.arrays import Wording, check_entries, equal_weights, integer, seeded
 from gp_distributions.numerics.sampling import draw_pairs
 from gp_distributions.rows.clouds import drop_padding
 from gp_distributions.rows.layout import chunks

@@ -14,15 +14,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from gp_distributions.measures.arrays import (
-    Labels,
-    as_floats,
-    is_missing,
-    object_array,
-    real_array,
-)
-from gp_distributions.measures.names import Names, index_names
-from gp_distributions.measures.tables import cells, column, is_table, table
+from gp_distributions.measures.arrays import Labels, as_floats, is_missing, object_array, real_array
+from gp_distributions.measures.tables import Names, cells, column, index_names, is_table, table
 from gp_distributions.numerics.predictions import refuse_mask
 from gp_distributions.rows.clouds import same_tensor
 

@@ -13,9 +13,7 @@ from torch.nn.functional import pad
 
 from gp_distributions.measures.arrays import integer, object_array
 from gp_distributions.measures.covariates import Covariates, Level
-from gp_distributions.measures.gaussian_mixtures import GaussianMixtures
-from gp_distributions.measures.gaussians import Gaussians
-from gp_distributions.measures.kinds import KINDS
+from gp_distributions.measures.gaussians import KINDS, GaussianMixtures, Gaussians
 from gp_distributions.measures.point_clouds import PointClouds
 from gp_distributions.rows.layout import Block, Slots, select_columns
 

@@ -1,24 +1,300 @@
-"""Gaussians as inputs: probability measures given by a mean and a covariance."""
+"""Gaussians and their mixtures as inputs."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 import torch
 from torch import Tensor
 
-from gp_distributions.measures._container import Container
-from gp_distributions.measures._validation import Wording, check_entries
-from gp_distributions.measures.arrays import Data, real_array, row_tensor, to_tensors
-from gp_distributions.measures.described import check_type
-from gp_distributions.measures.gaussian_mixtures import (
-    GaussianMixtures,
-    moments,
-    valid_gaussians,
+from gp_distributions.measures._bags import pad_arrays
+from gp_distributions.measures._container import Container, WeightedContainer
+from gp_distributions.measures.arrays import (
+    Data,
+    Name,
+    Wording,
+    check_entries,
+    check_type,
+    equal_weights,
+    integer,
+    real_array,
+    row_tensor,
+    seeded,
+    to_tensors,
+    validated,
 )
 from gp_distributions.measures.point_clouds import PointClouds
-from gp_distributions.rows.gaussians import join_gaussians, split_gaussians
+from gp_distributions.rows.clouds import pad_rows
+from gp_distributions.rows.layout import (
+    join_gaussians,
+    join_mixtures,
+    split_gaussians,
+    split_mixtures,
+)
+
+_GAUSSIAN, _MIXTURE = Wording("Gaussian"), Wording("Mixture")
+
+
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class GaussianMixtures(WeightedContainer):
+    """Mixtures of Gaussians: the probability measures ``sum_k w_k N(m_k, S_k)``.
+
+    The data are validated once, at construction, and cannot be changed afterwards. Arrays are copied
+    to the CPU. Tensors keep their device, and gradients flow through them. Single precision is kept,
+    with a warning. ``len(mixtures)`` is the length of the last batch axis, and ``mixtures[index]``
+    indexes it.
+
+    Args:
+        mean: A ``batch_shape x K x d`` tensor or array, the means of the components.
+        covariance: A ``batch_shape x K x d x d`` tensor or array, the covariances of the components.
+            Asymmetry within rounding is accepted, and the symmetric part is kept. Variances of zero are
+            allowed.
+        weights: A ``batch_shape x K`` tensor or array of weights >= 0, which are divided by their sum
+            over each mixture. Default: equal weights.
+
+    Attributes:
+        mean: A ``batch_shape x K x d`` tensor.
+        covariance: A ``batch_shape x K x d x d`` tensor of symmetric matrices.
+        weights: A ``batch_shape x K`` tensor of weights that sum to one over each mixture. Components
+            of weight zero are padding, which changes no result and remains when mixtures are indexed.
+        labels: An array of shape ``batch_shape`` with the labels of the Gaussians that these mixtures
+            were made from, or None.
+
+    Raises:
+        ValueError: If an entry is not finite, a covariance is not symmetric or not positive
+            semi-definite, a weight is negative, the weights of a mixture are all zero, or the shapes
+            or dtypes are wrong.
+
+    Example:
+        >>> import torch
+        >>> from gp_distributions import GaussianMixtures
+        >>> mean, covariance = [[[0.0], [4.0]]], torch.ones(1, 2, 1, 1)
+        >>> mixtures = GaussianMixtures(mean, covariance, weights=[[1.0, 3.0]])
+        >>> mixtures
+        GaussianMixtures(1 mixture, 2 components, d=1, float64)
+        >>> mixtures.weights
+        tensor([[0.2500, 0.7500]], dtype=torch.float64)
+    """
+
+    _noun: ClassVar[str] = "mixture"
+    _part: ClassVar[str] = "component"
+    _axes: ClassVar[dict[str, int]] = {"mean": 2, "covariance": 3, "weights": 1}
+
+    mean: Tensor
+    covariance: Tensor
+
+    def __init__(self, mean: Data, covariance: Data, weights: Data | None = None) -> None:
+        given = [mean, covariance, *([] if weights is None else [weights])]
+        means, covariances, *rest = moments(given, "K, d")
+        self._fill(*valid_mixtures(means, covariances, *(rest or [equal_weights(means)])))
+        self._warn()
+
+    @classmethod
+    def from_list(cls, mixtures: Iterable[tuple[Data, Data, Data]]) -> GaussianMixtures:
+        """Read mixtures with different numbers of components, padded with components of weight zero.
+
+        Args:
+            mixtures: For each mixture, ``K_i x d`` means, ``K_i x d x d`` covariances and ``K_i``
+                weights >= 0, as tensors or arrays.
+
+        Returns:
+            The mixtures, in order.
+
+        Raises:
+            ValueError: As for the class, or if there are no mixtures or dimensions differ.
+
+        Example:
+            >>> from gp_distributions import GaussianMixtures
+            >>> one = ([[0.0]], [[[1.0]]], [1.0])
+            >>> two = ([[0.0], [4.0]], [[[1.0]], [[2.0]]], [1.0, 3.0])
+            >>> GaussianMixtures.from_list([one, two])
+            GaussianMixtures(2 mixtures, 1-2 components, d=1, float64)
+        """
+        read = [moments(m, "K, d", f"Mixture {i}: ") for i, m in enumerate(mixtures)]
+        if not read:
+            raise ValueError("Expected at least one mixture, got an empty list.")
+        dim = read[0][0].shape[-1]
+        for i, (mean, *_) in enumerate(read):
+            if mean.dim() != 2 or mean.shape[1] != dim:
+                raise ValueError(
+                    f"Mixture {i}: expected means of shape (K, {dim}), got {tuple(mean.shape)}."
+                )
+        return cls._read(*valid_mixtures(*map(pad_arrays, zip(*read, strict=True))))
+
+    @classmethod
+    def unpack(cls, rows: Data, dim: int) -> GaussianMixtures:
+        """Read mixtures from rows: the inverse of ``pack``, except that rows do not hold labels.
+
+        Args:
+            rows: A ``batch_shape x K*(d+d*d+1)`` tensor or array.
+            dim: Dimension ``d``.
+
+        Returns:
+            The mixtures.
+
+        Raises:
+            ValueError: As for the class, or if the width of the rows is not a multiple of
+                ``d + d*d + 1``.
+
+        Example:
+            >>> from gp_distributions import GaussianMixtures
+            >>> GaussianMixtures.unpack([[0.0, 1.0, 0.25, 4.0, 2.0, 0.75]], dim=1)
+            GaussianMixtures(1 mixture, 2 components, d=1, float64)
+        """
+        return cls._read(*valid_mixtures(*split_mixtures(*row_tensor(rows, dim))))
+
+    def pack(self, components: int | None = None) -> Tensor:
+        """Write the mixtures as rows: for each component its mean, covariance and weight.
+
+        The covariance is written row by row.
+
+        Args:
+            components: Number ``K`` of components in a row, to give several sets of mixtures the same
+                width. Default: the stored number. A smaller number only removes padding.
+
+        Returns:
+            A ``batch_shape x K*(d+d*d+1)`` tensor.
+
+        Raises:
+            ValueError: If ``components`` is too small for the largest mixture.
+
+        Example:
+            >>> from gp_distributions import GaussianMixtures
+            >>> mixtures = GaussianMixtures([[[0.0], [4.0]]], [[[[1.0]], [[2.0]]]])
+            >>> mixtures.pack()
+            tensor([[0.0000, 1.0000, 0.5000, 4.0000, 2.0000, 0.5000]], dtype=torch.float64)
+            >>> mixtures.pack(components=5).shape
+            torch.Size([1, 15])
+        """
+        count = self._row_size(components)
+        rows = join_mixtures(self.mean, self.covariance, self.weights)
+        return pad_rows(rows, count * (self.dim + self.dim**2 + 1))
+
+    def sample(self, n: int, *, seed: int | torch.Generator = 0) -> PointClouds:
+        """Draw independent points from each mixture, without gradients.
+
+        Args:
+            n: Number of points drawn from each mixture.
+            seed: Random seed, or a generator on the device of the mixtures.
+
+        Returns:
+            Clouds of ``n`` atoms of weight ``1 / n``, with the labels of the mixtures.
+
+        Raises:
+            ValueError: If ``n`` is not an integer >= 1.
+
+        Example:
+            >>> from gp_distributions import GaussianMixtures
+            >>> GaussianMixtures([[[0.0], [4.0]]], [[[[1.0]], [[2.0]]]]).sample(100, seed=0)
+            PointClouds(1 cloud, 100 atoms, d=1, float64)
+        """
+        count, generator = integer(n, "n"), seeded(seed, self.device)
+        chosen = self._drawn(count, generator)
+        shape = (*self.batch_shape, count, self.dim)
+        normal = torch.randn(shape, generator=generator, dtype=self.dtype, device=self.device)
+        # Every component transforms every draw; each draw keeps the result of its own component.
+        moved = normal.unsqueeze(-3) @ _symmetric_root(self.covariance)
+        moved = moved + self.mean.detach().unsqueeze(-2)
+        index = chosen[..., None, :, None].expand(*self.batch_shape, 1, count, self.dim)
+        points = moved.gather(-3, index).squeeze(-3)
+        return PointClouds._unchecked(points, equal_weights(points), labels=self.labels)
+
+    def _components(self) -> tuple[Tensor, Tensor, Tensor]:
+        return self.mean, self.covariance.diagonal(dim1=-2, dim2=-1), self.weights
+
+    def _scaled(self, centre: Tensor, scale: Tensor) -> GaussianMixtures:
+        mean, scale = (self.mean - centre) / scale, scale.expand(self.dim)
+        covariance = self.covariance / (scale.unsqueeze(-1) * scale)
+        return self._alike(mean, covariance, self.weights)
+
+
+def _symmetric_root(covariance: Tensor) -> Tensor:
+    """Return the symmetric positive semi-definite square root of each matrix, without a gradient.
+
+    This root is unique, whereas a factor made of eigenvectors is not.
+    """
+    eigenvalues, vectors = torch.linalg.eigh(covariance.detach())
+    return (vectors * eigenvalues.clamp_min(0).sqrt().unsqueeze(-2)) @ vectors.mT
+
+
+def moments(given: Sequence[Data], axes: str, prefix: str = "") -> list[Tensor]:
+    """Convert a mean, a covariance and possibly weights of matching shapes to tensors.
+
+    Args:
+        given: The arrays.
+        axes: The axes of the mean after the batch axes, ``"d"`` or ``"K, d"``.
+        prefix: What the names of the arrays begin with in error messages.
+    """
+    names = [prefix + name for name in ("Mean", "Covariance", "Weights")[: len(given)]]
+    arrays = [real_array(array, name) for array, name in zip(given, names, strict=True)]
+    shape = tuple(arrays[0].shape)
+    if len(shape) < len(axes.split(", ")) or 0 in shape:
+        raise ValueError(
+            f"{names[0]}: expected a non-empty array of shape (..., {axes}), got {shape}."
+        )
+    needed = (shape, (*shape, shape[-1]), shape[:-1])
+    for array, name, expected in zip(arrays, names, needed, strict=False):
+        if tuple(array.shape) != expected:
+            raise ValueError(
+                f"{name}: expected shape {expected} for a mean of shape {shape}, got "
+                f"{tuple(array.shape)}. Pass variances as torch.diag_embed(variances)."
+            )
+    return to_tensors(arrays)
+
+
+def valid_gaussians(
+    mean: Tensor, covariance: Tensor, name: Name = _GAUSSIAN
+) -> tuple[Tensor, Tensor]:
+    """Check ``batch_shape x d`` means and their covariances; return the means and symmetric parts."""
+    check_entries(mean.isfinite(), mean, name, "a finite mean", " in coordinate {}")
+    return mean, validated_covariance(covariance, name)
+
+
+def valid_mixtures(
+    mean: Tensor, covariance: Tensor, weights: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Check ``batch_shape x K x d`` means, their covariances and weights, and normalise the weights."""
+
+    def component(index: tuple[int, ...]) -> str:
+        return f"{_MIXTURE(index[:-1])}, component {index[-1]}"
+
+    _, covariance = valid_gaussians(mean, covariance, component)
+    mean, weights, _ = validated(mean, weights, _MIXTURE)
+    return mean, covariance, weights
+
+
+def validated_covariance(covariance: Tensor, name: Name) -> Tensor:
+    """Check that covariance matrices are finite, symmetric and positive semi-definite, up to rounding.
+
+    The tolerance is ``1000 d`` times the machine epsilon, relative to the largest entry for symmetry
+    and to the largest eigenvalue for definiteness.
+
+    Args:
+        covariance: A ``batch_shape x d x d`` tensor.
+        name: Names of the distributions in error messages.
+
+    Returns:
+        The symmetric parts of the matrices, differentiable in ``covariance``.
+
+    Raises:
+        ValueError: If a matrix is not finite, symmetric and positive semi-definite.
+    """
+    finite = covariance.isfinite()
+    check_entries(finite, covariance, name, "a finite covariance", " in entry ({}, {})")
+    values = covariance.detach()
+    rounding = 1000 * values.shape[-1] * torch.finfo(values.dtype).eps
+    allowed = rounding * values.abs().amax((-2, -1), keepdim=True)
+    asymmetry = values - values.mT
+    expected, where = "a symmetric covariance, with differences of 0", " in entry ({}, {})"
+    check_entries(asymmetry.abs() <= allowed, asymmetry, name, expected, where)
+    symmetric = (covariance + covariance.mT) / 2
+    eigenvalues = torch.linalg.eigvalsh(symmetric.detach())
+    low, high = eigenvalues[..., 0], eigenvalues[..., -1]
+    expected = "a positive semi-definite covariance, whose eigenvalues are >= 0"
+    check_entries(low >= -rounding * high, low, name, expected, "")
+    return symmetric
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -202,3 +478,11 @@ class Gaussians(Container):
         normal = self.as_mixtures()._scaled(centre, scale)
         mean, covariance = normal.mean.squeeze(-2), normal.covariance.squeeze(-3)
         return self._alike(mean, covariance)
+
+
+Distributions: TypeAlias = PointClouds | Gaussians | GaussianMixtures
+KINDS: dict[type[Distributions], str] = {
+    PointClouds: "clouds",
+    Gaussians: "gaussians",
+    GaussianMixtures: "mixtures",
+}

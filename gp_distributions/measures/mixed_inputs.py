@@ -14,9 +14,16 @@ from gp_distributions.measures._container import Container, Index, resolve
 from gp_distributions.measures.arrays import Labels, count_axes, double, is_missing
 from gp_distributions.measures.covariates import Covariates
 from gp_distributions.measures.encoding import MixedEncoding, Part, common_dtype_and_device
-from gp_distributions.measures.names import Names, check_names, index_names
 from gp_distributions.measures.point_clouds import PointClouds
-from gp_distributions.measures.tables import Table, cells, column, table
+from gp_distributions.measures.tables import (
+    Names,
+    Table,
+    cells,
+    check_names,
+    column,
+    index_names,
+    table,
+)
 
 Missing: TypeAlias = Literal["indicator"]
 

@@ -11,29 +11,35 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from gp_distributions.measures._atom_kinds import (
+from gp_distributions.measures._anndata import read_cells
+from gp_distributions.measures._bags import (
     KindNames,
+    read_arrays,
+    read_bags,
+    read_images,
+    read_ragged,
     renumbered,
     union,
     with_kinds,
     with_listed_kinds,
 )
-from gp_distributions.measures._bags import listed, read_arrays, read_bags, read_ragged
 from gp_distributions.measures._container import WeightedContainer
-from gp_distributions.measures._frames import read_cells, read_frame
-from gp_distributions.measures._geometries import stems
-from gp_distributions.measures._normals import Normals, check_normals, estimated
+from gp_distributions.measures._curves import read_curves
+from gp_distributions.measures._meshes import read_meshes, stems
 from gp_distributions.measures._pairs import PairFeatures, read_pairs
-from gp_distributions.measures._shapes import read_curves, read_images, read_meshes
-from gp_distributions.measures._validation import Wording, equal_weights, validated
+from gp_distributions.measures._shapes import Normals, check_normals, estimated
 from gp_distributions.measures.arrays import (
     Data,
     Labels,
+    Wording,
+    equal_weights,
     integer,
     row_tensor,
     seeded,
+    validated,
 )
-from gp_distributions.measures.fractions import read_fractions
+from gp_distributions.measures.frames import read_fractions, read_frame
+from gp_distributions.measures.tables import listed
 from gp_distributions.rows.clouds import join_rows, pad_rows, split_rows
 
 

@@ -9,8 +9,7 @@ import scipy
 import torch
 from torch import Tensor
 
-from gp_distributions.measures.arrays import Data, integer
-from gp_distributions.measures.described import check_type
+from gp_distributions.measures.arrays import Data, check_type, integer
 from gp_distributions.measures.point_clouds import PointClouds
 from gp_distributions.numerics.directions import sphere_directions
 from gp_distributions.numerics.entropic_transport import conditional_plan, transport_potentials

@@ -1,11 +1,16 @@
-"""Data frames of pandas, Polars, PyArrow and all other libraries that narwhals reads."""
+"""Data frames of all libraries that narwhals reads, their columns, and the names of their rows."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import narwhals as nw
+import numpy as np
+
+from gp_distributions.measures.arrays import Labels, object_array
 
 Table: TypeAlias = "nw.DataFrame[Any]"
 
@@ -65,3 +70,112 @@ def _from_native(data: Any) -> Any:
     if hasattr(type(data), "__arrow_c_array__") and hasattr(type(data), "column_names"):
         return nw.from_arrow(data, backend="pyarrow")  # a record batch of PyArrow
     return nw.from_native(data, pass_through=True)
+
+
+def listed(
+    items: Any, noun: str, labels: Iterable[Any] | None = None
+) -> tuple[list[Any], Labels | None]:
+    """Return items as a list, and their labels.
+
+    Args:
+        items: An iterable of items, such as a column of a data frame, or a dictionary.
+        noun: What an item is called in error messages.
+        labels: Labels of the items. Default: the keys of a dictionary.
+
+    Raises:
+        TypeError: If the items cannot be iterated over, are a table, or are the path of one file.
+        ValueError: If there is not one label for each item.
+    """
+    if isinstance(items, Mapping):
+        labels, items = items.keys(), items.values()
+    listable = isinstance(items, Iterable) or hasattr(items, "__len__")
+    if isinstance(items, str) or is_table(items) or not listable:
+        raise TypeError(
+            f"Expected a list or dictionary with an entry for each {noun}, got "
+            f"{type(items).__name__}. Pass a single {noun} in a list, [{noun}], files of a folder as "
+            "sorted(Path(folder).glob('*.stl')), and a column of a frame as frame[name]. Read a long "
+            "table with PointClouds.from_frame(frame, bag=..., columns=[...])."
+        )
+    column = cells(items)
+    column = list(items) if column is None else column
+    if labels is None:
+        return column, None
+    names = object_array(cells(labels) or list(labels))
+    if len(names) != len(column):
+        raise ValueError(f"Expected a label for each {noun}, {len(column)}, got {len(names)}.")
+    return column, names
+
+
+@dataclass(frozen=True, eq=False)
+class Names:
+    """Names of the rows of a table, or of distributions.
+
+    Attributes:
+        values: The names.
+        counted: Whether they are integers of an index without a name, which may count rows.
+    """
+
+    values: Labels
+    counted: bool = False
+
+    @property
+    def labels(self) -> Labels | None:
+        """The names, or None if they may count rows."""
+        return None if self.counted else self.values
+
+    def listed(self) -> list[Any]:
+        """The names as Python values; dates are equal whatever table they are from."""
+        dates = self.values.dtype.kind == "M"
+        return (self.values.astype("M8[us]") if dates else self.values).tolist()
+
+    def __getitem__(self, key: Any) -> Names:
+        return Names(self.values[key], self.counted)
+
+
+def index_names(data: Any) -> Names | None:
+    """Return the names in the index of a pandas frame or series, or None for anything else."""
+    index = getattr(data, "index", None)
+    if index is None or callable(index):
+        return None
+    counted = getattr(index.dtype, "kind", "O") in "iu" and index.name is None
+    return Names(np.array(index), counted)
+
+
+def check_names(first: Names, second: Names, where: str, elsewhere: str) -> None:
+    """Check that names are those of the same objects in the same order.
+
+    Integers that may count rows are compared with the same integers only.
+
+    Args:
+        first: The names in one table.
+        second: The names in the other.
+        where: What the first table is called.
+        elsewhere: What the other is called.
+
+    Raises:
+        ValueError: If they are the same names in another order, or other names.
+    """
+    names, others = first.listed(), second.listed()
+    if names == others:
+        return
+    counts, found = Counter(names), Counter(others)
+    if counts == found:
+        row = next(i for i, name in enumerate(names) if name != others[i])
+        raise ValueError(
+            f"Expected {elsewhere} in the order of {where}, but row {row} is named {names[row]!r} in "
+            f"{where} and {others[row]!r} in {elsewhere}. Put them in one order, for example "
+            "with frame.loc[clouds.labels]."
+        )
+    if not (first.counted or second.counted):
+        name = next(iter([*counts - found, *found - counts]))
+        raise ValueError(
+            f"Expected the same names in {where} and {elsewhere}, but {name!r} occurs {counts[name]} "
+            f"times in {where} and {found[name]} times in {elsewhere}. Select what both have with "
+            "frame.loc[clouds.labels], or drop the names with frame.reset_index(drop=True)."
+        )
+
+
+def names_of(X: object) -> Names | None:
+    """Return the names of the rows of a pandas frame or series, or of inputs; None for anything else."""
+    names = getattr(X, "_names", None)
+    return names if isinstance(names, Names) else index_names(X)

@@ -17,8 +17,7 @@ from gp_distributions.hosts import DefaultType
 from gp_distributions.kernels.aggregates import Kinds
 from gp_distributions.kernels.expected_kernel import ExpectedKernel
 from gp_distributions.measures import Gaussians, PointClouds
-from gp_distributions.measures.atom_encoding import AtomEncoding
-from gp_distributions.measures.training_data import TrainingData
+from gp_distributions.measures.inputs import AtomEncoding, TrainingData
 from gp_distributions.models.arguments import gaussian_noise
 from gp_distributions.models.atoms import AtomPredictions, aggregate_parts, check_one_output
 from gp_distributions.models.distribution_gp import DistributionGP

@@ -23,13 +23,8 @@ from gp_distributions.kernels.copies import with_outputscale
 from gp_distributions.kernels.default import default_kernel, unit_findings
 from gp_distributions.kernels.mixed import mixed_kernel
 from gp_distributions.kernels.reading import check_kind, distribution_kernels, readers
-from gp_distributions.measures import (
-    GaussianMixtures,
-    Gaussians,
-    MixedInputs,
-    PointClouds,
-)
-from gp_distributions.measures.described import described
+from gp_distributions.measures import GaussianMixtures, Gaussians, MixedInputs, PointClouds
+from gp_distributions.measures.arrays import described
 from gp_distributions.measures.inputs import Inputs, distributions_of
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 

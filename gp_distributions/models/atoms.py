@@ -15,8 +15,7 @@ from gp_distributions.hosts import DefaultType
 from gp_distributions.kernels.aggregates import aggregate_kernel, scale_and_level
 from gp_distributions.kernels.expected_kernel import ExpectedKernel
 from gp_distributions.measures import Gaussians, PointClouds
-from gp_distributions.measures.arrays import given_points
-from gp_distributions.measures.described import described
+from gp_distributions.measures.arrays import described, given_points
 from gp_distributions.models.draw_noise import DrawNoiseLikelihood
 from gp_distributions.models.exact_inference import Moments
 from gp_distributions.models.regression import Regression

@@ -16,8 +16,7 @@ from torch import Tensor
 
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.measures.arrays import positive
-from gp_distributions.measures.inputs import Inputs
-from gp_distributions.measures.training_data import TrainingData
+from gp_distributions.measures.inputs import Inputs, TrainingData
 from gp_distributions.models.dirichlet import DirichletFactors, dirichlet_targets
 from gp_distributions.models.dirichlet_classification import Classification
 from gp_distributions.models.exact_inference import ExactMultivariateNormal

@@ -20,9 +20,8 @@ from torch import Tensor
 from gp_distributions.distances.embedded_rows import EmbeddedRows
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.measures.arrays import given_points, integer
-from gp_distributions.measures.curves import as_curves, as_positions
-from gp_distributions.measures.inputs import Inputs
-from gp_distributions.measures.training_data import TrainingData
+from gp_distributions.measures.inputs import Inputs, TrainingData
+from gp_distributions.measures.targets import as_curves, as_positions
 from gp_distributions.models.exact_inference import Moments
 from gp_distributions.models.observations import noise_of_outputs
 from gp_distributions.models.shared_kernel import SharedKernelGP

@@ -29,8 +29,7 @@ from gp_distributions.distances.embedded_rows import EmbeddedRows, Rows, state_o
 from gp_distributions.hosts import DefaultType
 from gp_distributions.kernels.copies import taken
 from gp_distributions.kernels.covariances import LazyCovariance, covariance
-from gp_distributions.measures.inputs import Inputs
-from gp_distributions.measures.training_data import TrainingData
+from gp_distributions.measures.inputs import Inputs, TrainingData
 from gp_distributions.models.arguments import (
     adapt_kernel,
     check_likelihood,
@@ -42,16 +41,8 @@ from gp_distributions.models.arguments import (
 )
 from gp_distributions.models.choice import Choice
 from gp_distributions.models.ensemble import mixed_normal
-from gp_distributions.models.exact_inference import (
-    Conditioned,
-    ExactMultivariateNormal,
-    Moments,
-)
-from gp_distributions.models.observations import (
-    check_noise_is_kept,
-    mean_noise,
-    observed,
-)
+from gp_distributions.models.exact_inference import Conditioned, ExactMultivariateNormal, Moments
+from gp_distributions.models.observations import check_noise_is_kept, mean_noise, observed
 from gp_distributions.models.regression import Regression
 from gp_distributions.numerics.linear_algebra import cholesky
 from gp_distributions.rows.clouds import pad_rows, rows_at, same_tensor

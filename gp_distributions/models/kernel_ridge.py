@@ -11,8 +11,7 @@ from torch import Tensor
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.reading import check_kind
 from gp_distributions.measures.arrays import positive
-from gp_distributions.measures.inputs import Inputs, input_rows
-from gp_distributions.measures.training_data import TrainingData
+from gp_distributions.measures.inputs import Inputs, TrainingData, input_rows
 from gp_distributions.models.dirichlet_classification import Labelling
 
 

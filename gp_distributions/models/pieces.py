@@ -12,8 +12,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from gp_distributions.measures.arrays import Labels, integer
-from gp_distributions.measures.inputs import Encoding, Inputs
-from gp_distributions.measures.training_data import TrainingData, counted
+from gp_distributions.measures.inputs import Encoding, Inputs, TrainingData, counted
 from gp_distributions.models.dirichlet import dirichlet_targets
 from gp_distributions.sharding.pieces import HeldPiece, Piece
 from gp_distributions.sharding.sharded_clouds import ShardedClouds

@@ -22,8 +22,7 @@ from torch import Tensor
 from gp_distributions.distances.embedded_rows import EmbeddedRows
 from gp_distributions.kernels.reading import check_kind
 from gp_distributions.measures.arrays import integer
-from gp_distributions.measures.inputs import Encoding, Inputs
-from gp_distributions.measures.training_data import counted_rows
+from gp_distributions.measures.inputs import Encoding, Inputs, counted_rows
 from gp_distributions.models.ensemble import Ensemble, joined, mixed_normal
 from gp_distributions.models.exact_inference import (
     ExactMultivariateNormal,

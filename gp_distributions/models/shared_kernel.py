@@ -17,8 +17,7 @@ from torch import Tensor
 
 from gp_distributions.distances.embedded_rows import EmbeddedRows
 from gp_distributions.hosts import DefaultType
-from gp_distributions.measures.inputs import Inputs
-from gp_distributions.measures.training_data import TrainingData
+from gp_distributions.measures.inputs import Inputs, TrainingData
 from gp_distributions.models.arguments import gaussian_noise
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.exact_inference import ExactMultivariateNormal, without_noise

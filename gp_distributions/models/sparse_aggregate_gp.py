@@ -15,9 +15,8 @@ from torch import Tensor
 from gp_distributions.hosts import DefaultType
 from gp_distributions.kernels.aggregates import Kinds
 from gp_distributions.measures import PointClouds
-from gp_distributions.measures.arrays import integer
-from gp_distributions.measures.atom_encoding import AtomEncoding
-from gp_distributions.measures.described import described
+from gp_distributions.measures.arrays import described, integer
+from gp_distributions.measures.inputs import AtomEncoding
 from gp_distributions.models.atoms import AtomPredictions, aggregate_parts, check_one_output
 from gp_distributions.models.collapsed import ExplicitFeatures
 from gp_distributions.models.passes import Reader

@@ -18,10 +18,7 @@ from gp_distributions.measures.targets import as_targets, as_variances, check_or
 from gp_distributions.models.exact_inference import Moments
 from gp_distributions.models.likelihoods import check_targets
 from gp_distributions.models.regression import Regression, tails
-from gp_distributions.numerics.densities import (
-    integrated,
-    quantile,
-)
+from gp_distributions.numerics.densities import integrated, quantile
 
 # Number of clouds that predictions process at a time.
 _BATCH = 1024

@@ -11,8 +11,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from gp_distributions.measures.inputs import input_rows
-from gp_distributions.measures.training_data import TrainingData
+from gp_distributions.measures.inputs import TrainingData, input_rows
 from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.ensemble import Ensemble

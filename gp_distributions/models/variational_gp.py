@@ -24,8 +24,7 @@ from torch.nn import Parameter
 from gp_distributions.distances.embedded_rows import EmbeddedRows
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.measures.arrays import integer
-from gp_distributions.measures.inputs import Inputs
-from gp_distributions.measures.training_data import TrainingData
+from gp_distributions.measures.inputs import Inputs, TrainingData
 from gp_distributions.models.arguments import adapt_kernel, chooses_metric, kernel_for
 from gp_distributions.models.choice import Choice
 from gp_distributions.models.exact_inference import ExactMultivariateNormal, Moments

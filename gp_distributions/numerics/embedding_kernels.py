@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gp_distributions.numerics.linear_algebra import by_torch, square_root
-from gp_distributions.rows.gaussians import split_gaussians
+from gp_distributions.rows.layout import split_gaussians
 from gp_distributions.rows.tensors import is_tracked
 
 PairFunction = Callable[[Tensor, Tensor], Tensor]

@@ -14,8 +14,7 @@ from torch import Tensor
 
 from gp_distributions.judging import Relevance
 from gp_distributions.measures import Covariates, MixedInputs
-from gp_distributions.measures.arrays import object_array
-from gp_distributions.measures.described import check_type
+from gp_distributions.measures.arrays import check_type, object_array
 from gp_distributions.models import DistributionGP, SparseDistributionGP
 from gp_distributions.models.dirichlet_classification import Classification
 from gp_distributions.plotting.drawing import (

@@ -26,7 +26,6 @@ from torch import Tensor
 from torch.nn import Module, Parameter
 
 from gp_distributions import distances, kernels, measures
-from gp_distributions.measures.atom_encoding import AtomEncoding
 from gp_distributions.measures.encoding import (
     CovariateEncoding,
     Gaps,
@@ -34,6 +33,7 @@ from gp_distributions.measures.encoding import (
     MixedEncoding,
     Scaling,
 )
+from gp_distributions.measures.inputs import AtomEncoding
 from gp_distributions.models.atoms import ScaledTargets
 from gp_distributions.models.choice import Choice
 from gp_distributions.models.collapsed import CollapsedSums, ExplicitFeatures, InducingFeatures

@@ -13,7 +13,7 @@ from torch.nn import Module
 
 from gp_distributions.distances.base import Distance
 from gp_distributions.files import read_tensors, write_tensors
-from gp_distributions.measures.described import check_type
+from gp_distributions.measures.arrays import check_type
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.saving.description import ADVICE, Description, restore
 from gp_distributions.warnings import silenced

@@ -17,7 +17,7 @@ from gp_distributions.distances.mmd import MMD
 from gp_distributions.numerics import random_features
 from gp_distributions.numerics.embedding_kernels import EMBEDDING_KERNELS
 from gp_distributions.rows.clouds import join_rows, split_rows
-from gp_distributions.rows.gaussians import join_gaussians, join_mixtures
+from gp_distributions.rows.layout import join_gaussians, join_mixtures
 
 Cloud = tuple[Tensor, Tensor]
 BANDWIDTH = 1.3

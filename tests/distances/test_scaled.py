@@ -26,7 +26,7 @@ from gp_distributions import (
 )
 from gp_distributions.distances import Distance
 from gp_distributions.kernels import default_distance, default_kernels
-from gp_distributions.measures.kinds import Distributions
+from gp_distributions.measures.gaussians import Distributions
 
 SCALES = torch.tensor([3.0, 1.0, 0.5], dtype=torch.float64)
 RELATIVE = SCALES / SCALES.square().mean().sqrt()

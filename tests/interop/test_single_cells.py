@@ -63,7 +63,7 @@ def check(adata):
 @pytest.mark.parametrize("kind", FORMATS)
 def test_matrices_in_memory_and_in_files(kind, piece, tmp_path: Path, monkeypatch):
     if piece:
-        monkeypatch.setattr("gp_distributions.measures._frames._PIECE", piece)
+        monkeypatch.setattr("gp_distributions.measures._anndata._PIECE", piece)
     adata = annotated(kind)
     check(adata)
     frame = PointClouds.from_anndata(adata, sample="donor", rep="frame")

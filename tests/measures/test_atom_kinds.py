@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from gp_distributions import DistributionGP, MixedInputs, PointClouds, SlicedWassersteinKernel
-from gp_distributions.measures.atom_encoding import AtomEncoding
+from gp_distributions.measures.inputs import AtomEncoding
 
 BAGS = [[[0.0, 1.0], [2.0, 3.0]], [[4.0, 5.0]]]
 KINDS = [["H", "O"], ["C"]]

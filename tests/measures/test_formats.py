@@ -135,7 +135,7 @@ def test_cells_of_a_donor_are_one_cloud():
 @pytest.mark.parametrize("piece", [None, 7, 1])
 def test_genes_are_read_from_any_matrix_in_pieces(matrix, piece, monkeypatch):
     if piece:
-        monkeypatch.setattr("gp_distributions.measures._frames._PIECE", piece)
+        monkeypatch.setattr("gp_distributions.measures._anndata._PIECE", piece)
     for rep, columns in (("X", slice(None)), (["g3", "g0"], [3, 0]), ("g1", [1])):
         made = PointClouds.from_anndata(annotated(matrix), sample="donor", rep=rep)
         for i, donor in enumerate("ba"):

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from gp_distributions.measures import PointClouds
-from gp_distributions.measures.gaussian_mixtures import GaussianMixtures
-from gp_distributions.measures.gaussians import Gaussians
+from gp_distributions.measures.gaussians import GaussianMixtures, Gaussians
 
 few = settings(deadline=None, max_examples=30)
 

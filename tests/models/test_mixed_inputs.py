@@ -137,7 +137,7 @@ class TestSparse:
         part = whole.subset_output([1]).predict(X[TRAIN:])
         same(part, tuple(m[:, 1:] for m in whole.predict(X[TRAIN:])))
         # Every piece is encoded as the training data are, not by itself.
-        monkeypatch.setattr("gp_distributions.measures.training_data._PIECE", 9)
+        monkeypatch.setattr("gp_distributions.measures.inputs._PIECE", 9)
         pieces = SparseDistributionGP(X[:TRAIN], outputs, whole.covar_module, num_inducing=8)
         same(pieces.predict(X[TRAIN:]), whole.predict(X[TRAIN:]))
 

@@ -247,7 +247,7 @@ class TestPieces:
     def test_any_number_of_pieces(self, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
         model, other = make_sparse(num_inducing=20), make_sparse(num_inducing=20)
         predicted, expected_bound = model.predict(NEW), model.bound()
-        monkeypatch.setattr("gp_distributions.measures.training_data._PIECE", size)
+        monkeypatch.setattr("gp_distributions.measures.inputs._PIECE", size)
         assert len(other.training_data().pieces) == -(-60 // size)
         torch.testing.assert_close(other.predict(NEW), predicted, rtol=1e-10, atol=1e-10)
         torch.testing.assert_close(other.bound(), expected_bound, rtol=1e-10, atol=1e-10)

@@ -28,7 +28,7 @@ from gp_distributions.numerics.embedding_kernels import (
     PointKernel,
     gaussian_expectation,
 )
-from gp_distributions.rows.gaussians import join_gaussians, split_gaussians
+from gp_distributions.rows.layout import join_gaussians, split_gaussians
 
 
 def matern52(r: float) -> float:

@@ -1,25 +1,146 @@
-"""Wide tables with a row for each recipe and a column for each ingredient, which has properties."""
+"""Long tables with a row for each atom, and wide tables of recipes with a column for each ingredient."""
 
 from __future__ import annotations
 
+import reprlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+import torch
 from torch import Tensor
 
 from gp_distributions.measures._bags import pad
-from gp_distributions.measures._validation import Clouds, Wording, validated
 from gp_distributions.measures.arrays import (
+    Clouds,
     Labels,
+    Wording,
+    as_floats,
+    is_missing,
     object_array,
     point_array,
     real_array,
     to_tensors,
+    validated,
 )
-from gp_distributions.measures.names import index_names
-from gp_distributions.measures.tables import cells, column, is_table, table
+from gp_distributions.measures.tables import cells, column, index_names, is_table, table
+from gp_distributions.warnings import MissingWarning, warn
+
+
+def read_frame(
+    frame: Any,
+    bag: str,
+    columns: str | Sequence[str],
+    weight: str | None,
+    kind: str | None = None,
+    *,
+    drop: bool = False,
+) -> tuple[Clouds, Labels, list[Any] | None]:
+    """Group the rows of a frame by bag, keeping their order within each bag.
+
+    Returns:
+        A ``B x n x d`` tensor of points, a ``B x n`` tensor of normalised weights, the masses of the
+        bags, their names in order of first appearance, and for each the kinds of its atoms, if asked.
+
+    Raises:
+        TypeError: If ``frame`` is not a data frame.
+        ValueError: If a column does not exist or has the wrong content.
+    """
+    names = [columns] if isinstance(columns, str) else list(columns)
+    if not names:
+        raise ValueError("Expected at least one column of coordinates, got none.")
+    given = names if weight is None else [*names, weight]
+    read = table(frame, [bag, *given, *([] if kind is None else [kind])])
+    ids = np.asarray(column(read, bag))
+    entries = {name: column(read, name) for name in given}
+    if kind is not None:
+        entries[kind] = object_array(cells(column(read, kind)) or [])
+    if drop:
+        kept = _whole(ids, entries.values())
+        ids, entries = ids[kept], {name: np.asarray(e)[kept] for name, e in entries.items()}
+    values = [torch.from_numpy(_numbers(entries[name], name, ids)) for name in given]
+    points = torch.stack(values[: len(names)], -1)
+    weights = torch.ones_like(values[0]) if weight is None else values[-1]
+    return split_rows_by_bag(points, weights, ids, bag, kinds=entries.get(str(kind)))
+
+
+def split_rows_by_bag(
+    points: Tensor,
+    weights: Tensor,
+    ids: Labels,
+    bag: str,
+    *,
+    noun: str = "Bag",
+    kinds: npt.NDArray[Any] | None = None,
+) -> tuple[Clouds, Labels, list[npt.NDArray[Any]] | None]:
+    """Group atoms by bag, keeping their order within each bag.
+
+    Args:
+        points: An ``N x d`` tensor of atoms.
+        weights: ``N`` weights.
+        ids: The bag of each atom.
+        bag: Name of the column of bags, for error messages.
+        noun: What a bag is called in error messages.
+        kinds: The kinds of the atoms, or None.
+
+    Returns:
+        A ``B x n x d`` tensor of points, a ``B x n`` tensor of normalised weights, and the masses of the
+        bags; their names in order of first appearance; and for each the kinds of its atoms, or None.
+
+    Raises:
+        ValueError: If the bag of an atom is missing or unhashable, or atoms or weights are invalid.
+    """
+    if not len(ids):
+        raise ValueError("Expected at least one row, got none.")
+    keys = ids.tolist()
+    codes = {key: code for code, key in enumerate(dict.fromkeys(keys))}
+    code = np.fromiter(map(codes.__getitem__, keys), dtype=np.intp, count=len(keys))
+    for key in filter(is_missing, codes):
+        raise ValueError(
+            f"Column {bag!r}: expected a bag for each row, got a missing value in row "
+            f"{np.argmax(code == codes[key])} (counted from 0)."
+        )
+    order = np.argsort(code, kind="stable")
+    counts = np.bincount(code)
+    firsts = np.cumsum(counts) - counts
+    labels, sizes = ids[order[firsts]], torch.from_numpy(counts)
+    padded = pad(points[order], sizes), pad(weights[order], sizes)
+    of_bags = None if kinds is None else np.split(kinds[order], firsts[1:])
+    return validated(*padded, Wording(noun, labels=labels)), labels, of_bags
+
+
+def _whole(ids: Labels, entries: Iterable[Any]) -> npt.NDArray[np.bool_]:
+    """Return which atoms lack no value, and warn of the others."""
+    each = [[is_missing(v) for v in np.asarray(e, dtype=object)] for e in entries]
+    gaps: npt.NDArray[np.bool_] = np.logical_or.reduce(each)
+    if gaps.any():
+        left = set(ids[~gaps].tolist())
+        empty = [each for each in dict.fromkeys(ids.tolist()) if each not in left]
+        named = f" No atom is left of the bags {reprlib.repr(empty)}, which are left out."
+        warn(
+            f"{gaps.sum()} of {len(ids)} atoms lack a value and are left out.{named if empty else ''}",
+            MissingWarning,
+        )
+    return ~gaps
+
+
+def _numbers(values: Any, name: str, ids: Labels) -> npt.NDArray[np.float64]:
+    """Return a column of finite numbers; the error names the row and the bag."""
+    numbers = as_floats(np.asarray(values))
+    plain = numbers.dtype.kind in "biuf"
+    good = np.isfinite(numbers) if plain else [isinstance(v, int | float) for v in numbers]
+    if plain and np.all(good):
+        return np.array(numbers, dtype=np.float64)
+    row = int(np.argmin(good))
+    raise ValueError(
+        f"Column {name!r}: expected finite numbers, got {reprlib.repr(numbers.tolist()[row])} "
+        f"in row {row} (counted from 0), of bag {ids.tolist()[row]!r}. Convert text to numbers; give "
+        f"each category a column, as pandas.get_dummies(frame, columns=[{name!r}], dtype=float) does; "
+        "fill in a missing value, or drop the row."
+    )
+
 
 # Largest difference of a sum of fractions from one.
 _ROUNDING = 1e-6

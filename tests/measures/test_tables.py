@@ -1,4 +1,4 @@
-"""Names that clouds, frames and targets share."""
+"""Names of objects: labels and indices agree, or errors say where not."""
 
 from __future__ import annotations
 
@@ -20,11 +20,10 @@ from gp_distributions import (
     SparseDistributionGP,
 )
 from gp_distributions.measures.arrays import object_array
-from gp_distributions.measures.names import Names, check_names
+from gp_distributions.measures.tables import Names, check_names
 from gp_distributions.warnings import OrderWarning
 
 pytestmark = pytest.mark.usefixtures("short_fits")
-
 CLOUDS = PointClouds.from_list({number: [[float(number)]] for number in (101, 103, 102)})
 AGES = pd.DataFrame({"age": [50.0, 60.0, 70.0]}, index=pd.Index([101, 103, 102], name="patient"))
 
