@@ -101,7 +101,7 @@ def read_bags(bags: Sequence[Data], weights: Any, labels: Labels | None) -> Clou
     flat = torch.cat(tensors[: len(arrays)])
     filled = torch.cat(tensors[len(arrays) :]) if given else flat.new_ones(len(flat))
     sizes = torch.tensor([len(array) for array in arrays], device=flat.device)
-    return validated(pad(flat, sizes), pad(filled, sizes), wording)
+    return padded(flat, filled, sizes, wording)
 
 
 def by_label(values: Any, labels: Labels | None, noun: str) -> list[Any]:
@@ -148,8 +148,7 @@ def read_ragged(
         )
     if labels is not None and len(labels) != len(sizes):
         raise ValueError(f"Expected a label for each of {len(sizes)} bags, got {len(labels)}.")
-    padded = pad(atoms, sizes), pad(masses, sizes)
-    return validated(*padded, Wording(labels=labels)), sizes.tolist()
+    return padded(atoms, masses, sizes, Wording(labels=labels)), sizes.tolist()
 
 
 def _tensors(points: Array, weights: Data | None) -> tuple[Tensor, Tensor]:
@@ -196,6 +195,11 @@ def point_arrays(bags: Iterable[Data], wording: Wording) -> list[Array]:
     return arrays
 
 
+def padded(atoms: Tensor, weights: Tensor, sizes: Tensor, wording: Wording) -> Clouds:
+    """Pad concatenated atoms and weights by :func:`pad`, and validate them."""
+    return validated(pad(atoms, sizes), pad(weights, sizes), wording)
+
+
 def pad_arrays(arrays: Sequence[Tensor]) -> Tensor:
     """Pad ``B`` tensors of shape ``n_i x ...`` to a ``B x n x ...`` tensor."""
     flat = torch.cat([*arrays])
@@ -213,8 +217,8 @@ def pad(flat: Tensor, sizes: Tensor) -> Tensor:
         A ``B x max(sizes) x ...`` tensor.
     """
     mask = torch.arange(int(sizes.max()), device=sizes.device) < sizes.unsqueeze(-1)
-    padded = untouched_zeros((*mask.shape, *flat.shape[1:]), flat)
-    return padded.masked_scatter_(mask.reshape(*mask.shape, *[1] * (flat.dim() - 1)), flat)
+    zeros = untouched_zeros((*mask.shape, *flat.shape[1:]), flat)
+    return zeros.masked_scatter_(mask.reshape(*mask.shape, *[1] * (flat.dim() - 1)), flat)
 
 
 # The distinct kinds, in sorted order. An atom has the number of its kind among them.
@@ -282,10 +286,10 @@ def with_listed_kinds(
             raise ValueError(
                 f"{name((i,))}: expected a kind for each of {size} atoms, got {len(item)}."
             )
-    padded = np.full(shape, items[0][0], dtype=object)
-    for row, item in zip(padded, items, strict=True):
+    array = np.full(shape, items[0][0], dtype=object)
+    for row, item in zip(array, items, strict=True):
         row[: len(item)] = item
-    return with_kinds(clouds, padded, name)
+    return with_kinds(clouds, array, name)
 
 
 def renumbered(

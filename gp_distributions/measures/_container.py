@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from gp_distributions.measures.arrays import Data, Labels, given_scale, integer
-from gp_distributions.measures.tables import Names
+from gp_distributions.measures.tables import Names, joined_labels
 from gp_distributions.rows.tensors import at, is_tracked, is_wide, joined
 from gp_distributions.warnings import PrecisionWarning, warn
 
@@ -77,9 +77,7 @@ class Container(ABC):
     def _concatenate(cls, parts: Sequence[Self]) -> Self:
         """Concatenate distributions with one batch axis; smaller ones are padded."""
         tensors = [joined([getattr(part, name) for part in parts]) for name in cls._axes]
-        labels = [part.labels for part in parts if part.labels is not None]
-        joint = np.concatenate(labels) if len(labels) == len(parts) else None
-        return cls._unchecked(*tensors, labels=joint, **cls._common(parts))
+        return cls._unchecked(*tensors, labels=joined_labels(parts), **cls._common(parts))
 
     @classmethod
     def _common(cls, parts: Sequence[Container]) -> dict[str, Any]:

@@ -10,14 +10,14 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from gp_distributions.measures._bags import pad_arrays, point_arrays
+from gp_distributions.measures._bags import point_arrays
 from gp_distributions.measures._shapes import (
     Normals,
+    Shape,
     are_computed,
     atoms_of,
     geometry_of,
     is_geometry,
-    normalised,
     products,
     rounding,
     with_given,
@@ -29,7 +29,6 @@ from gp_distributions.measures.arrays import (
     Wording,
     integer,
     point_array,
-    validated,
 )
 
 # How deep the lines of a geometry lie in its coordinates, and whether they are closed.
@@ -131,26 +130,23 @@ def read_curves(
     wording = Wording("Curve", "arc lengths", labels)
     read = [curve_lines(c, wording((i,)), closed=closed) for i, c in enumerate(curves)]
     arrays = point_arrays((lines.vertices for lines in read), wording)
-    vertices, marks = with_given(arrays, normals, atoms, wording)
+    vertices, given = with_given(arrays, normals, atoms, wording)
     least = 1 if all(lines.closed for lines in read) else 2
     count = None if atoms is None else integer(atoms, "atoms", least)
-    segments, even, shares = [], [], []
-    for points, lines in zip(vertices, read, strict=True):
+    shapes = []
+    for i, (points, lines) in enumerate(zip(vertices, read, strict=True)):
         index = torch.from_numpy(lines.following).to(points.device)
-        lengths = torch.linalg.vector_norm(points[index] - points, dim=-1)
-        segments.append(((points + points[index]) / 2, lengths))
+        ends = points[index]
+        lengths = torch.linalg.vector_norm(ends - points, dim=-1)
         # A vertex represents half of each adjacent segment.
-        shares.append((lengths + torch.zeros_like(lengths).index_add(0, index, lengths)) / 2)
+        shares = (lengths + torch.zeros_like(lengths).index_add(0, index, lengths)) / 2
+        found = placed = None
+        if are_computed(normals):
+            found = curve_normals(points, ends, lines, wording((i,)), oriented=normals is True)
         if count is not None:
-            placed = _equally_spaced(points, points[index], lengths, count, closed=lines.closed)
-            even.append(placed)
-    found = validated(pad_arrays(vertices), pad_arrays(shares), wording)
-    if are_computed(normals):
-        marks = [
-            normalised(curve_normals(points, lines, wording((i,)), oriented=normals is True), 2)
-            for i, (points, lines) in enumerate(zip(vertices, read, strict=True))
-        ]
-    return atoms_of(found, segments, even, marks, normals, wording)
+            placed = _equally_spaced(points, ends, lengths, count, closed=lines.closed)
+        shapes.append(Shape(points, shares, (points + ends) / 2, lengths, found, placed))
+    return atoms_of(shapes, given, wording)
 
 
 def _equally_spaced(
@@ -173,11 +169,14 @@ def _equally_spaced(
     return torch.lerp(points[index], ends[index], part.clamp(0, 1).unsqueeze(-1)), index
 
 
-def curve_normals(points: Tensor, lines: Lines, name: str, *, oriented: bool) -> Tensor:
+def curve_normals(
+    points: Tensor, ends: Tensor, lines: Lines, name: str, *, oriented: bool
+) -> Tensor:
     """Compute the normals of the segments of a curve, times their lengths.
 
     Args:
         points: An ``n x 2`` tensor of vertices.
+        ends: For each vertex, the next.
         lines: The lines of the curve.
         name: Name of the curve in error messages.
         oriented: Whether normals point out of the inside, which holes are not part of.
@@ -195,7 +194,7 @@ def curve_normals(points: Tensor, lines: Lines, name: str, *, oriented: bool) ->
             f"{name}: expected a curve in the plane to compute its normals, got {points.shape[1]} "
             "coordinates. Pass its normals as normals=[...]."
         )
-    segments = points[torch.from_numpy(lines.following).to(points.device)] - points
+    segments = ends - points
     vectors = torch.stack([segments[:, 1], -segments[:, 0]], dim=-1)
     if not oriented:
         return products(vectors)

@@ -12,14 +12,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gp_distributions.measures._bags import pad_arrays, point_arrays
+from gp_distributions.measures._bags import point_arrays
 from gp_distributions.measures._shapes import (
     Normals,
+    Shape,
     are_computed,
     atoms_of,
     geometry_of,
     is_geometry,
-    normalised,
     products,
     rounding,
     with_given,
@@ -33,7 +33,6 @@ from gp_distributions.measures.arrays import (
     object_array,
     real_array,
     to_tensor,
-    validated,
 )
 
 
@@ -145,31 +144,27 @@ def read_meshes(
     wording = Wording("Mesh", "areas", labels)
     read = [mesh_arrays(mesh, wording((i,))) for i, mesh in enumerate(meshes)]
     arrays = point_arrays((points for points, _ in read), wording)
-    vertices, marks = with_given(arrays, normals, atoms, wording)
-    corners, triangles, shares = [], [], []
-    for i, (points, (_, given)) in enumerate(zip(vertices, read, strict=True)):
-        index = _triangles(given, points, wording((i,)))
-        corners.append(index)
-        areas = triangle_areas(points[index])
-        triangles.append((points[index], areas))
-        # A vertex represents a third of each adjacent triangle.
-        thirds = (areas / 3).repeat_interleave(3)
-        shares.append(points.new_zeros(len(points)).index_add(0, index.flatten(), thirds))
-    found = validated(pad_arrays(vertices), pad_arrays(shares), wording)
-    drawn = []
+    vertices, given = with_given(arrays, normals, atoms, wording)
+    draws = None
     if atoms is not None:
         count = integer(atoms, "atoms")
         draws = 1 - np.random.default_rng(seed).random((len(read), count, 3))  # in (0, 1]
         draws[..., 0] = (draws[..., 0] + np.arange(count)) / count  # one in each of equal parts
-        uniform = torch.from_numpy(draws).to(found[0])
-        drawn = [_sampled(*each, u) for each, u in zip(triangles, uniform, strict=True)]
-    if are_computed(normals):
-        marks = [
-            normalised(mesh_normals(points, index, wording((i,)), oriented=normals is True), 3)
-            for i, (points, index) in enumerate(zip(vertices, corners, strict=True))
-        ]
-    middles = [(each.mean(1), areas) for each, areas in triangles]
-    return atoms_of(found, middles, drawn, marks, normals, wording)
+    shapes = []
+    for i, (points, (_, faces)) in enumerate(zip(vertices, read, strict=True)):
+        index = _triangles(faces, points, wording((i,)))
+        corners = points[index]
+        areas = triangle_areas(corners)
+        # A vertex represents a third of each adjacent triangle.
+        thirds = (areas / 3).repeat_interleave(3)
+        shares = points.new_zeros(len(points)).index_add(0, index.flatten(), thirds)
+        found = placed = None
+        if are_computed(normals):
+            found = mesh_normals(points, index, wording((i,)), oriented=normals is True)
+        if draws is not None:
+            placed = _sampled(corners, areas, torch.from_numpy(draws[i]).to(points))
+        shapes.append(Shape(points, shares, corners.mean(1), areas, found, placed))
+    return atoms_of(shapes, given, wording)
 
 
 def _triangles(given: Data, points: Tensor, name: str) -> Tensor:

@@ -12,13 +12,12 @@ from torch.nn.functional import pad
 
 from gp_distributions.measures.arrays import Wording, check_entries, equal_weights, integer, seeded
 from gp_distributions.numerics.sampling import draw_pairs
-from gp_distributions.rows.clouds import drop_padding
-from gp_distributions.rows.layout import chunks
+from gp_distributions.rows.clouds import by_size, drop_padding
 
 # A function of the first and the second atoms of P pairs, both P x d, that returns P x D features.
 PairFeatures: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 
-# Number of pairs in a chunk of clouds, which fits into the processor's cache.
+# Number of pairs in a group of clouds, which fits into the processor's cache.
 _CHUNK = 2**16
 
 
@@ -105,17 +104,16 @@ def all_pairs(
 
     ``K`` is the number of pairs of the largest cloud. Clouds of similar sizes are processed together.
     """
-    atoms = int((weights > 0).sum(-1).max()) if len(weights) else weights.shape[-1]
+    points, weights = drop_padding(points, weights)
+    atoms = weights.shape[-1]
     most = max(1, atoms * (atoms + (1 if self_pairs else -1)) // 2)
-    places, found, masses = [], [], []
-    for chunk in chunks(weights, max(1, _CHUNK // most), by_atoms=True):
-        part, mass = _paired(*drop_padding(points[chunk], weights[chunk]), features, self_pairs)
-        places.append(torch.arange(len(weights), device=weights.device)[chunk])
-        found.append(pad(part, (0, 0, 0, most - part.shape[1])))
-        masses.append(pad(mass, (0, most - mass.shape[1])))
-    order = torch.cat(places).argsort()
-    total = torch.cat(masses)[order]
-    return torch.cat(found)[order], total / total.sum(-1, keepdim=True)
+    groups, back = by_size(points, weights, max(1, 2 * _CHUNK // atoms))
+    pairs = [_paired(*group, features, self_pairs) for group in groups]
+    found = torch.cat([pad(part, (0, 0, 0, most - part.shape[1])) for part, _ in pairs])
+    total = torch.cat([pad(mass, (0, most - mass.shape[1])) for _, mass in pairs])
+    if back is not None:
+        found, total = found[back], total[back]
+    return found, total / total.sum(-1, keepdim=True)
 
 
 def _paired(

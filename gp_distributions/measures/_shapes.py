@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy
@@ -94,51 +94,61 @@ def with_given(
     return tensors[: len(arrays)], tensors[len(arrays) :]
 
 
-Pair: TypeAlias = tuple[Tensor, Tensor]
+class Shape(NamedTuple):
+    """A curve or a mesh in tensors.
+
+    Attributes:
+        vertices: An ``n x d`` tensor.
+        shares: The length or area that each vertex represents.
+        middles: The middles of the ``p`` segments or triangles, ``p x d``.
+        sizes: Their lengths or areas.
+        normals: Their normals times their sizes, or None.
+        placed: Points that replace the vertices, and the parts on which they lie, or None.
+    """
+
+    vertices: Tensor
+    shares: Tensor
+    middles: Tensor
+    sizes: Tensor
+    normals: Tensor | None
+    placed: tuple[Tensor, Tensor] | None
 
 
 def atoms_of(
-    found: Clouds,
-    parts: Sequence[Pair],
-    placed: Sequence[Pair],
-    marks: Sequence[Tensor],
-    normals: Normals,
-    wording: Wording,
+    shapes: Sequence[Shape], given: Sequence[Tensor], wording: Wording
 ) -> tuple[Clouds, int]:
     """Return vertices, or placed points, or the middles of parts if their normals are computed.
 
     Unlike a vertex, a segment or triangle has one normal, also beside sharp edges.
-    """
-    if placed:
-        points = torch.stack([points for points, _ in placed])
-        found = points, equal_weights(points), found[2]
-        marks = [mark[on] for mark, (_, on) in zip(marks, placed, strict=False)]
-    elif are_computed(normals):
-        middles, sizes = zip(*parts, strict=True)
-        found = validated(pad_arrays(middles), pad_arrays(sizes), wording)
-    return marked(found, marks, wording)
-
-
-def marked(found: Clouds, marks: Sequence[Tensor], wording: Wording) -> tuple[Clouds, int]:
-    """Write the normals of all atoms behind their positions.
 
     Args:
-        found: A ``B x n x d`` tensor of positions, a ``B x n`` tensor of weights, and masses.
-        marks: For each shape, an ``n_i x k`` tensor of normals, or none for no normals.
+        shapes: The shapes.
+        given: The normals of their vertices, or none.
         wording: Names of the shapes in error messages.
 
     Returns:
-        The clouds with a ``B x n x (d + k)`` tensor of points, and ``k``.
+        Clouds, a ``B x n x d`` tensor of points, or of points and normals, a ``B x n`` tensor of
+        normalised weights, and the total lengths or areas; and the number of columns of normals.
 
     Raises:
-        ValueError: If a normal is not of length one.
+        ValueError: If a shape has no length or area, or a normal is not of length one.
     """
+    vertices, shares, middles, sizes, normals, placed = zip(*shapes, strict=True)
+    points, weights, mass = validated(pad_arrays(vertices), pad_arrays(shares), wording)
+    dim = points.shape[-1]
+    marks = given if normals[0] is None else [normalised(each, dim) for each in normals]
+    if placed[0] is not None:
+        points = torch.stack([each for each, _ in placed])
+        weights = equal_weights(points)
+        marks = [mark[on] for mark, (_, on) in zip(marks, placed, strict=False)]
+    elif normals[0] is not None:
+        points, weights, mass = validated(pad_arrays(middles), pad_arrays(sizes), wording)
     if not marks:
-        return found, 0
-    normals = pad_arrays(marks)
-    points, weights, mass = torch.cat([found[0], normals], dim=-1), *found[1:]
-    check_normals(points, weights, normals.shape[-1], wording)
-    return (points, weights, mass), normals.shape[-1]
+        return (points, weights, mass), 0
+    padded = pad_arrays(marks)
+    points = torch.cat([points, padded], dim=-1)
+    check_normals(points, weights, padded.shape[-1], wording)
+    return (points, weights, mass), padded.shape[-1]
 
 
 def normalised(normals: Tensor, dim: int) -> Tensor:

@@ -15,7 +15,15 @@ import torch
 from torch import Tensor
 
 from gp_distributions.measures.arrays import Labels, as_floats, is_missing, object_array, real_array
-from gp_distributions.measures.tables import Names, cells, column, index_names, is_table, table
+from gp_distributions.measures.tables import (
+    Names,
+    cells,
+    column,
+    index_names,
+    is_table,
+    joined_labels,
+    table,
+)
 from gp_distributions.numerics.predictions import refuse_mask
 from gp_distributions.rows.clouds import same_tensor
 
@@ -196,9 +204,7 @@ class Covariates:
             # Levels that are declared keep their order; others that occur follow.
             declaring = sorted(parts, key=lambda part: name not in part.levels)
             levels[name] = tuple(dict.fromkeys(chain(*(p.levels_of(name) for p in declaring))))
-        labels = [part.labels for part in parts if part.labels is not None]
-        known = len(labels) == len(parts)
-        return cls(columns, levels, np.concatenate(labels) if known else None)
+        return cls(columns, levels, joined_labels(parts))
 
 
 def _equal(a: Tensor | npt.NDArray[Any], b: Tensor | npt.NDArray[Any]) -> bool:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from gp_distributions.measures._bags import pad
+from gp_distributions.measures._bags import padded
 from gp_distributions.measures.arrays import (
     Clouds,
     Labels,
@@ -23,9 +23,8 @@ from gp_distributions.measures.arrays import (
     point_array,
     real_array,
     to_tensors,
-    validated,
 )
-from gp_distributions.measures.tables import cells, column, index_names, is_table, table
+from gp_distributions.measures.tables import Table, cells, column, index_names, is_table, table
 from gp_distributions.warnings import MissingWarning, warn
 
 
@@ -106,9 +105,9 @@ def split_rows_by_bag(
     counts = np.bincount(code)
     firsts = np.cumsum(counts) - counts
     labels, sizes = ids[order[firsts]], torch.from_numpy(counts)
-    padded = pad(points[order], sizes), pad(weights[order], sizes)
     of_bags = None if kinds is None else np.split(kinds[order], firsts[1:])
-    return validated(*padded, Wording(noun, labels=labels)), labels, of_bags
+    found = padded(points[order], weights[order], sizes, Wording(noun, labels=labels))
+    return found, labels, of_bags
 
 
 def _whole(ids: Labels, entries: Iterable[Any]) -> npt.NDArray[np.bool_]:
@@ -174,8 +173,7 @@ def read_fractions(
                 f"ingredients: {names}. Select the columns of fractions, and name that of labels, bag=."
             )
         properties = properties[[names.index(each) for each in found]]
-        given = [real_array(column(read, each), f"Column {each!r}") for each in found]
-        fractions, names = np.stack(given, axis=-1), found
+        fractions, names = _matrix(read, found), found
         if bag is not None:
             labels = object_array(cells(column(read, bag)) or [])
         elif (index := index_names(read.to_native())) is not None:
@@ -185,8 +183,8 @@ def read_fractions(
     check_fractions(values, names, labels)
     recipe, ingredient = values.nonzero(as_tuple=True)
     sizes = (values > 0).sum(-1)
-    padded = pad(atoms[ingredient], sizes), pad(values[recipe, ingredient], sizes)
-    return validated(*padded, Wording("Recipe", "fractions", labels)), labels
+    wording = Wording("Recipe", "fractions", labels)
+    return padded(atoms[ingredient], values[recipe, ingredient], sizes, wording), labels
 
 
 def read_ingredients(
@@ -214,8 +212,7 @@ def read_ingredients(
             )
         names = index.listed() if name is None and index else cells(column(read, name)) or []
         chosen = [c for c in read.columns if c != name] if columns is None else list(columns)
-        given = [real_array(column(read, each), f"Column {each!r}") for each in chosen]
-        ingredients = np.stack(given, axis=-1) if given else []
+        ingredients = _matrix(read, chosen)
     properties = point_array(ingredients, "Ingredients", "(n, d)")
     names = list(range(len(properties))) if names is None else names
     if repeated := [each for each, times in Counter(names).items() if times > 1]:
@@ -229,6 +226,12 @@ def read_ingredients(
             f"in column {which}."
         )
     return names, properties
+
+
+def _matrix(frame: Table, columns: Sequence[Any]) -> Any:
+    """Return columns of numbers as an ``N x columns`` array."""
+    given = [real_array(column(frame, each), f"Column {each!r}") for each in columns]
+    return np.stack(given, axis=-1) if given else []
 
 
 def check_fractions(values: Tensor, names: Sequence[Any], labels: Labels | None = None) -> None:

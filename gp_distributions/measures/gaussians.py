@@ -247,9 +247,30 @@ def moments(given: Sequence[Data], axes: str, prefix: str = "") -> list[Tensor]:
 def valid_gaussians(
     mean: Tensor, covariance: Tensor, name: Name = _GAUSSIAN
 ) -> tuple[Tensor, Tensor]:
-    """Check ``batch_shape x d`` means and their covariances; return the means and symmetric parts."""
+    """Check ``batch_shape x d`` means and their covariances; return the means and symmetric parts.
+
+    The tolerance is ``1000 d`` times the machine epsilon, relative to the largest entry for symmetry
+    and to the largest eigenvalue for definiteness.
+
+    Raises:
+        ValueError: If a mean is not finite, or a covariance is not finite, symmetric and positive
+            semi-definite.
+    """
     check_entries(mean.isfinite(), mean, name, "a finite mean", " in coordinate {}")
-    return mean, validated_covariance(covariance, name)
+    finite, where = covariance.isfinite(), " in entry ({}, {})"
+    check_entries(finite, covariance, name, "a finite covariance", where)
+    values = covariance.detach()
+    rounding = 1000 * values.shape[-1] * torch.finfo(values.dtype).eps
+    allowed = rounding * values.abs().amax((-2, -1), keepdim=True)
+    asymmetry = values - values.mT
+    expected = "a symmetric covariance, with differences of 0"
+    check_entries(asymmetry.abs() <= allowed, asymmetry, name, expected, where)
+    symmetric = (covariance + covariance.mT) / 2
+    eigenvalues = torch.linalg.eigvalsh(symmetric.detach())
+    low, high = eigenvalues[..., 0], eigenvalues[..., -1]
+    expected = "a positive semi-definite covariance, whose eigenvalues are >= 0"
+    check_entries(low >= -rounding * high, low, name, expected, "")
+    return mean, symmetric
 
 
 def valid_mixtures(
@@ -263,38 +284,6 @@ def valid_mixtures(
     _, covariance = valid_gaussians(mean, covariance, component)
     mean, weights, _ = validated(mean, weights, _MIXTURE)
     return mean, covariance, weights
-
-
-def validated_covariance(covariance: Tensor, name: Name) -> Tensor:
-    """Check that covariance matrices are finite, symmetric and positive semi-definite, up to rounding.
-
-    The tolerance is ``1000 d`` times the machine epsilon, relative to the largest entry for symmetry
-    and to the largest eigenvalue for definiteness.
-
-    Args:
-        covariance: A ``batch_shape x d x d`` tensor.
-        name: Names of the distributions in error messages.
-
-    Returns:
-        The symmetric parts of the matrices, differentiable in ``covariance``.
-
-    Raises:
-        ValueError: If a matrix is not finite, symmetric and positive semi-definite.
-    """
-    finite = covariance.isfinite()
-    check_entries(finite, covariance, name, "a finite covariance", " in entry ({}, {})")
-    values = covariance.detach()
-    rounding = 1000 * values.shape[-1] * torch.finfo(values.dtype).eps
-    allowed = rounding * values.abs().amax((-2, -1), keepdim=True)
-    asymmetry = values - values.mT
-    expected, where = "a symmetric covariance, with differences of 0", " in entry ({}, {})"
-    check_entries(asymmetry.abs() <= allowed, asymmetry, name, expected, where)
-    symmetric = (covariance + covariance.mT) / 2
-    eigenvalues = torch.linalg.eigvalsh(symmetric.detach())
-    low, high = eigenvalues[..., 0], eigenvalues[..., -1]
-    expected = "a positive semi-definite covariance, whose eigenvalues are >= 0"
-    check_entries(low >= -rounding * high, low, name, expected, "")
-    return symmetric
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)

@@ -112,7 +112,7 @@ class Neighbourhoods:
     and for each pair of kinds of neighbours, with :math:`\theta_{bc}` the angle between them,
 
     .. math::
-        s \sum_{b, c} m_b m_c\, c_{R'}(r_b)\, c_{R'}(r_c)\,
+        0.7 \sum_{b, c} m_b m_c\, c_{R'}(r_b)\, c_{R'}(r_c)\,
         e^{-(\cos \theta_{bc} - \nu_j)^2 / (2 v^2)}.
 
     Attributes:
@@ -121,7 +121,6 @@ class Neighbourhoods:
         angle_radius: The radius :math:`R'` of neighbours between which there are angles.
         num_distances: Number of centres :math:`\mu_i`, from ``0.16 R`` to ``R``, of width ``R / 25``.
         num_angles: Number of centres :math:`\nu_j`, from -1 to 1, of width ``2.5 / num_angles``.
-        angle_scale: The factor :math:`s` of angles.
     """
 
     num_kinds: int
@@ -129,7 +128,6 @@ class Neighbourhoods:
     angle_radius: float
     num_distances: int
     num_angles: int
-    angle_scale: float = 0.7
 
     def __call__(self, points: Tensor, kinds: Tensor, masses: Tensor) -> Tensor:
         """Describe the atoms of clouds.
@@ -152,7 +150,12 @@ class Neighbourhoods:
         vectors = points.flatten(0, 1)[other] - points.flatten(0, 1)[atom]
         lengths = vectors.square().sum(-1).sqrt()
         mass = masses.flatten()[other]
-        found = [self._distances(atom, kinds[other], mass, lengths, len(kinds))]
+        centres = torch.linspace(
+            0.16 * self.radius, self.radius, self.num_distances, dtype=torch.float64
+        )
+        heights = _bumps(lengths, centres, self.radius / 25)
+        heights = heights * (mass * _cutoff(lengths, self.radius)).unsqueeze(-1)
+        found = [_summed(heights, atom, kinds[other], len(kinds), self.num_kinds)]
         if self.num_angles:
             close = lengths.detach() < self.angle_radius
             weights = mass[close] * _cutoff(lengths[close], self.angle_radius)
@@ -161,16 +164,6 @@ class Neighbourhoods:
                 self._angles(atom[close], kinds[other[close]], weights, around, len(kinds))
             )
         return torch.cat(found, dim=-1).unflatten(0, shape)
-
-    def _distances(
-        self, atom: Tensor, kind: Tensor, mass: Tensor, lengths: Tensor, count: int
-    ) -> Tensor:
-        centres = torch.linspace(
-            0.16 * self.radius, self.radius, self.num_distances, dtype=torch.float64
-        )
-        heights = _bumps(lengths, centres, self.radius / 25)
-        heights = heights * (mass * _cutoff(lengths, self.radius)).unsqueeze(-1)
-        return _summed(heights, atom, kind, count, self.num_kinds)
 
     def _angles(
         self,
@@ -189,7 +182,7 @@ class Neighbourhoods:
         apart = (vectors[one] != vectors[two]).any(-1)  # no parts of one atom
         one, two = one[apart], two[apart]
         cosines = (vectors[one] * vectors[two]).sum(-1) / (lengths[one] * lengths[two])
-        both = self.angle_scale * weights[one] * weights[two]
+        both = 0.7 * weights[one] * weights[two]
         nodes = torch.linspace(-1, 1, self.num_angles, dtype=torch.float64)
         heights = _bumps(cosines, nodes, 2.5 / self.num_angles) * both.unsqueeze(-1)
         low, high = torch.stack([kind[one], kind[two]]).sort(dim=0).values

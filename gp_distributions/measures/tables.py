@@ -141,6 +141,12 @@ def index_names(data: Any) -> Names | None:
     return Names(np.array(index), counted)
 
 
+def joined_labels(parts: Sequence[Any]) -> Labels | None:
+    """Return the labels of several objects in turn, if all have labels."""
+    labels = [part.labels for part in parts]
+    return None if any(each is None for each in labels) else np.concatenate(labels)
+
+
 def check_names(first: Names, second: Names, where: str, elsewhere: str) -> None:
     """Check that names are those of the same objects in the same order.
 

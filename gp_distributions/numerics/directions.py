@@ -36,9 +36,7 @@ def sphere_directions(dim: int, num_directions: int, *, seed: int = 0) -> Tensor
     if dim == 1:
         return torch.ones(1, 1, dtype=torch.float64)
     if dim == 2:
-        steps = torch.arange(num_directions, dtype=torch.float64) + 0.5
-        angles = steps * (math.pi / num_directions)
-        return torch.stack([angles.cos(), angles.sin()], dim=-1)
+        return _on_circle(_half_circle(num_directions, 0.5))
     construct = _least_energy if num_directions <= _MAX_OPTIMISED else _orthonormal_bases
     return torch.from_numpy(construct(dim, num_directions, seed).copy())
 
@@ -78,8 +76,7 @@ def random_levels(num_directions: int, num_levels: int, *, seed: int = 0) -> Ten
 def _orthonormal_bases(dim: int, num_directions: int, seed: int) -> NDArray[np.float64]:
     rng = np.random.default_rng(seed)
     normal = rng.standard_normal((-(-num_directions // dim), dim, dim))
-    bases: NDArray[np.float64] = np.linalg.qr(normal)[0]
-    return bases.reshape(-1, dim)[:num_directions]
+    return np.linalg.qr(normal)[0].reshape(-1, dim)[:num_directions]
 
 
 @functools.lru_cache(maxsize=32)
@@ -108,7 +105,7 @@ def _least_energy(dim: int, num_directions: int, seed: int) -> NDArray[np.float6
     found = scipy.optimize.minimize(
         energy, start.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": 500}
     )
-    directions: NDArray[np.float64] = found.x.reshape(num_directions, dim)
+    directions = found.x.reshape(num_directions, dim)
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     directions.setflags(write=False)
     return directions
@@ -126,11 +123,20 @@ def circle_harmonics(num_directions: int, max_degree: int) -> tuple[Tensor, Tens
         each degree: the cosine and the negative sine at the directions, divided by ``L``. A product
         with this tensor is a mean over the half circle.
     """
-    angles = torch.arange(num_directions, dtype=torch.float64) * (math.pi / num_directions)
-    directions = torch.stack([angles.cos(), angles.sin()], dim=-1)
+    angles = _half_circle(num_directions)
     phases = torch.arange(max_degree + 1, dtype=torch.float64).unsqueeze(-1) * angles
     series = torch.stack([phases.cos(), -phases.sin()], dim=1).flatten(0, 1)
-    return directions, series / num_directions
+    return _on_circle(angles), series / num_directions
+
+
+def _half_circle(count: int, first: float = 0.0) -> Tensor:
+    """Return equispaced angles, which begin ``first`` steps after zero."""
+    return (torch.arange(count, dtype=torch.float64) + first) * (math.pi / count)
+
+
+def _on_circle(angles: Tensor) -> Tensor:
+    """Return the unit vectors at angles, ``... x 2``."""
+    return torch.stack([angles.cos(), angles.sin()], dim=-1)
 
 
 def sphere_harmonics(num_directions: int, max_degree: int) -> tuple[Tensor, Tensor]:

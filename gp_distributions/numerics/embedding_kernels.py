@@ -23,7 +23,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial, reduce
 from operator import add, mul
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import scipy
@@ -81,7 +81,7 @@ class IsotropicKernel(EmbeddingKernel):
 
     workspace = 2
     # Whether the kernel has a kink at zero distance, so that rounding of small distances matters.
-    _has_kink: ClassVar[bool] = False
+    _has_kink = False
 
     @abstractmethod
     def profile(self, squared: Tensor) -> Tensor:
@@ -129,48 +129,34 @@ class GaussianKernel(IsotropicKernel):
         return np.ones_like(u)
 
 
-class _MaternKernel(IsotropicKernel):
-    workspace = 4
-    # Twice the smoothness; also the degrees of freedom of the t distribution of frequencies.
-    _degrees: ClassVar[int]
+class MaternKernel(IsotropicKernel):
+    r"""Matern kernel of smoothness :math:`\nu / 2`: :math:`p(r) e^{-r}` with :math:`r = \sqrt{\nu s}`.
+
+    The polynomial :math:`p(r)` is 1 for :math:`\nu = 1`, the Laplace kernel, :math:`1 + r` for 3 and
+    :math:`1 + r + r^2 / 3` for 5.
+
+    Args:
+        degrees: The number :math:`\nu`, which is also the degrees of freedom of the t distribution of
+            frequencies.
+    """
+
+    def __init__(self, degrees: int) -> None:
+        self.degrees = degrees
+        self.workspace = 2 if degrees == 1 else 4
+        self._has_kink = degrees == 1
+
+    def profile(self, squared: Tensor) -> Tensor:
+        """Evaluate the kernel at squared distances."""
+        root = math.sqrt(self.degrees) * _root(squared)
+        if self.degrees == 1:
+            return (-root).exp_()
+        polynomial = 1 + root if self.degrees == 3 else 1 + root + root * root / 3
+        return polynomial * (-root).exp_()
 
     def mixing(self, u: NDArray[np.float64]) -> NDArray[np.float64]:
         """Evaluate the quantile function of the scale of the Gaussian mixture."""
-        half = self._degrees / 2
-        scale: NDArray[np.float64] = np.sqrt(half / scipy.special.gammaincinv(half, u))
-        return scale
-
-
-class LaplaceKernel(_MaternKernel):
-    r"""Laplace kernel, :math:`\exp(-\sqrt s)`."""
-
-    workspace, _has_kink, _degrees = 2, True, 1
-
-    def profile(self, squared: Tensor) -> Tensor:
-        """Evaluate the kernel at squared distances."""
-        return (-_root(squared)).exp_()
-
-
-class Matern32Kernel(_MaternKernel):
-    r"""Matern kernel of smoothness 3/2, :math:`(1 + \sqrt{3 s}) \exp(-\sqrt{3 s})`."""
-
-    _degrees = 3
-
-    def profile(self, squared: Tensor) -> Tensor:
-        """Evaluate the kernel at squared distances."""
-        root = math.sqrt(3) * _root(squared)
-        return (1 + root) * (-root).exp_()
-
-
-class Matern52Kernel(_MaternKernel):
-    r"""Matern kernel of smoothness 5/2, :math:`(1 + \sqrt{5 s} + 5 s / 3) \exp(-\sqrt{5 s})`."""
-
-    _degrees = 5
-
-    def profile(self, squared: Tensor) -> Tensor:
-        """Evaluate the kernel at squared distances."""
-        root = math.sqrt(5) * _root(squared)
-        return (1 + root + root * root / 3) * (-root).exp_()
+        half = self.degrees / 2
+        return np.sqrt(half / scipy.special.gammaincinv(half, u))
 
 
 class InverseMultiquadricKernel(IsotropicKernel):
@@ -182,8 +168,7 @@ class InverseMultiquadricKernel(IsotropicKernel):
 
     def mixing(self, u: NDArray[np.float64]) -> NDArray[np.float64]:
         """Evaluate the quantile function of the scale of the Gaussian mixture."""
-        scale: NDArray[np.float64] = np.sqrt(2 * scipy.special.gammaincinv(0.5, u))
-        return scale
+        return np.sqrt(2 * scipy.special.gammaincinv(0.5, u))
 
 
 class EnergyKernel(IsotropicKernel):
@@ -221,9 +206,9 @@ class PolynomialKernel(EmbeddingKernel):
 
 EMBEDDING_KERNELS: dict[str, EmbeddingKernel] = {
     "gaussian": GaussianKernel(),
-    "laplace": LaplaceKernel(),
-    "matern32": Matern32Kernel(),
-    "matern52": Matern52Kernel(),
+    "laplace": MaternKernel(1),
+    "matern32": MaternKernel(3),
+    "matern52": MaternKernel(5),
     "inverse_multiquadric": InverseMultiquadricKernel(),
     "energy": EnergyKernel(),
     "linear": PolynomialKernel(1),
@@ -341,8 +326,7 @@ def point_covariances(kernel: Kernel, x: Tensor, y: Tensor) -> Tensor:
 def _of_columns(kernel: Kernel, x: Tensor, y: Tensor) -> Tensor:
     """Evaluate a GPyTorch kernel on its columns."""
     if type(kernel) is ScaleKernel:  # it has already selected the columns of its base kernel
-        scaled: Tensor = kernel.outputscale * _of_columns(kernel.base_kernel, x, y)
-        return scaled
+        return kernel.outputscale * _of_columns(kernel.base_kernel, x, y)
     if type(kernel) in (AdditiveKernel, ProductKernel):
         terms = (point_covariances(part, x, y) for part in kernel.kernels)
         return reduce(add if type(kernel) is AdditiveKernel else mul, terms)

@@ -185,8 +185,7 @@ def keeps_slopes(points: Tensor, weights: Tensor) -> bool:
 def _cosines_and_sines(points: Tensor, weights: Tensor, frequencies: Tensor) -> Tensor:
     only = frequencies.requires_grad and not (points.requires_grad or weights.requires_grad)
     if only and keeps_slopes(points, weights):
-        found: Tensor = _FourierFeatures.apply(points, weights, frequencies)
-        return found
+        return _FourierFeatures.apply(points, weights, frequencies)
     angles = points @ frequencies.T
     weights = weights / math.sqrt(len(frequencies))
     return torch.cat([weights @ angles.cos(), weights @ angles.sin()], dim=-1)

@@ -70,8 +70,7 @@ def recomputed(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
     """Return what a function computes from tensors; a backward pass computes it again to save memory."""
     if not is_tracked(*tensors):
         return function(*tensors)
-    found: Tensor = checkpoint(function, *tensors, use_reentrant=False, preserve_rng_state=False)
-    return found
+    return checkpoint(function, *tensors, use_reentrant=False, preserve_rng_state=False)
 
 
 def square_root(values: Tensor, *, at_zero: float = 0.0) -> Tensor:
@@ -175,10 +174,7 @@ def quadratic_forms(columns: Tensor, covariance: Tensor, noise: Tensor) -> tuple
     Source: Rasmussen and Williams 2006, eq. 5.9.
     """
     # In single precision, the two terms of the gradient could cancel and leave only rounding errors.
-    found: tuple[Tensor, Tensor] = _QuadraticForms.apply(
-        columns.double(), covariance.double(), noise.double()
-    )
-    return found
+    return _QuadraticForms.apply(columns.double(), covariance.double(), noise.double())
 
 
 class _QuadraticForms(torch.autograd.Function):
@@ -221,8 +217,7 @@ def absolute_value(matrices: Tensor) -> Tensor:
     Returns:
         A ``batch_shape x N x N`` tensor of positive semi-definite matrices.
     """
-    values: Tensor = _AbsoluteValue.apply(matrices)
-    return values
+    return _AbsoluteValue.apply(matrices)
 
 
 class _AbsoluteValue(torch.autograd.Function):
@@ -284,8 +279,7 @@ def entrywise(
     if matrix.requires_grad or matrix.device.type != "cpu" or matrix.numel() <= _SMALL:
         return function(matrix)
     tracked = [parameter for parameter in parameters if parameter.requires_grad]
-    result: Tensor = _Entrywise.apply(function, matrix, *tracked)
-    return result
+    return _Entrywise.apply(function, matrix, *tracked)
 
 
 class _Entrywise(torch.autograd.Function):

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gp_distributions.numerics.directions import sphere_directions
+from gp_distributions.numerics.directions import circle_harmonics, sphere_directions
 from gp_distributions.numerics.quantiles import weighted_cell_quantiles
 
 
@@ -90,8 +90,7 @@ def _quantiles(directions: Tensor, points: Tensor, weights: Tensor) -> Tensor:
 def _in_plane(
     points: Tensor, weights: Tensor, target: Tensor, target_weights: Tensor
 ) -> tuple[Tensor, float]:
-    half = torch.arange(_ANGLES // 2).to(points) * (2 * math.pi / _ANGLES)
-    directions = torch.stack([half.cos(), half.sin()], dim=-1)
+    directions = circle_harmonics(_ANGLES // 2, 0)[0].to(points)
     moving, fixed = (
         torch.cat([forth, -forth.flip(-1)])  # along opposite directions, quantiles change sign
         for forth in (

@@ -12,7 +12,7 @@ from gp_distributions.numerics.embedding_kernels import (
     EMBEDDING_KERNELS,
     GaussianKernel,
     IsotropicKernel,
-    LaplaceKernel,
+    MaternKernel,
     PairFunction,
 )
 from gp_distributions.numerics.mean_embeddings import common_atoms as find
@@ -108,10 +108,11 @@ def test_weights_of_padding_have_their_gradient() -> None:
     torch.testing.assert_close(gradient, expected)
 
 
-class _Recording(LaplaceKernel):
+class _Recording(MaternKernel):
     """Record the sizes of all blocks."""
 
     def __init__(self) -> None:
+        super().__init__(1)
         self.sizes: list[int] = []
 
     def prepare(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, PairFunction]:
