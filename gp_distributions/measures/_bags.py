@@ -122,18 +122,19 @@ def by_label(values: Any, labels: Labels | None, noun: str) -> list[Any]:
 
 
 def read_ragged(
-    points: Data, offsets: Data, weights: Data | None, labels: Labels | None
-) -> tuple[Clouds, list[int]]:
+    points: Data, offsets: Data, weights: Data | None, kinds: Any, labels: Labels | None
+) -> tuple[Clouds, KindNames]:
     """Pad bags whose atoms are stored one bag after another.
 
     Args:
         points: An ``N x d`` array of the atoms of all bags.
         offsets: The ``B + 1`` rows of ``points`` at which bags begin, and ``N``.
         weights: The ``N`` weights; None for equal weights.
+        kinds: The ``N`` kinds; None for none.
         labels: Labels of the bags.
 
     Returns:
-        Tensors like those of :func:`read_bags`, and the numbers of atoms.
+        Tensors like those of :func:`read_bags`, and the names of the kinds.
     """
     array = point_array(points, "Points", "(n, d)")
     atoms, masses = _tensors(array, weights)
@@ -148,7 +149,10 @@ def read_ragged(
         )
     if labels is not None and len(labels) != len(sizes):
         raise ValueError(f"Expected a label for each of {len(sizes)} bags, got {len(labels)}.")
-    return padded(atoms, masses, sizes, Wording(labels=labels)), sizes.tolist()
+    wording = Wording(labels=labels)
+    if kinds is not None:
+        kinds = np.split(np.asarray(kinds), whole[1:-1].numpy(force=True))
+    return with_listed_kinds(padded(atoms, masses, sizes, wording), kinds, wording, sizes.tolist())
 
 
 def _tensors(points: Array, weights: Data | None) -> tuple[Tensor, Tensor]:
@@ -264,11 +268,7 @@ def with_kinds(clouds: Clouds, kinds: Any, name: Name) -> tuple[Clouds, KindName
 
 
 def with_listed_kinds(
-    clouds: Clouds,
-    kinds: Any,
-    labels: Labels | None,
-    name: Name,
-    sizes: Sequence[int] | None = None,
+    clouds: Clouds, kinds: Any, wording: Wording, sizes: Sequence[int]
 ) -> tuple[Clouds, KindNames]:
     """As :func:`with_kinds`, of kinds in a list of arrays, or in a dictionary by label.
 
@@ -278,18 +278,18 @@ def with_listed_kinds(
     if kinds is None:
         return clouds, ()
     shape = tuple(clouds[1].shape)
-    items = [np.asarray(each, dtype=object) for each in by_label(kinds, labels, "kinds")]
+    items = [np.asarray(each, dtype=object) for each in by_label(kinds, wording.labels, "kinds")]
     if len(items) != shape[0]:
         raise ValueError(f"Expected kinds of each of {shape[0]} bags, got {len(items)}.")
-    for i, (item, size) in enumerate(zip(items, sizes or map(len, items), strict=True)):
+    for i, (item, size) in enumerate(zip(items, sizes, strict=True)):
         if len(item) != size:
             raise ValueError(
-                f"{name((i,))}: expected a kind for each of {size} atoms, got {len(item)}."
+                f"{wording((i,))}: expected a kind for each of {size} atoms, got {len(item)}."
             )
     array = np.full(shape, items[0][0], dtype=object)
     for row, item in zip(array, items, strict=True):
         row[: len(item)] = item
-    return with_kinds(clouds, array, name)
+    return with_kinds(clouds, array, wording)
 
 
 def renumbered(

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from gp_distributions.measures._bags import padded
+from gp_distributions.measures._bags import KindNames, padded, with_listed_kinds
 from gp_distributions.measures.arrays import (
     Clouds,
     Labels,
@@ -33,20 +33,21 @@ def read_frame(
     bag: str,
     columns: str | Sequence[str],
     weight: str | None,
-    kind: str | None = None,
-    *,
-    drop: bool = False,
-) -> tuple[Clouds, Labels, list[Any] | None]:
+    kind: str | None,
+    missing: str | None,
+) -> tuple[Clouds, Labels, KindNames]:
     """Group the rows of a frame by bag, keeping their order within each bag.
 
     Returns:
-        A ``B x n x d`` tensor of points, a ``B x n`` tensor of normalised weights, the masses of the
-        bags, their names in order of first appearance, and for each the kinds of its atoms, if asked.
+        A ``B x n x d`` tensor of points, a ``B x n`` tensor of normalised weights and the masses of the
+        bags; their names in order of first appearance; and the names of the kinds of atoms.
 
     Raises:
         TypeError: If ``frame`` is not a data frame.
         ValueError: If a column does not exist or has the wrong content.
     """
+    if missing not in (None, "drop"):
+        raise ValueError(f'Expected missing to be None or "drop", got {missing!r}.')
     names = [columns] if isinstance(columns, str) else list(columns)
     if not names:
         raise ValueError("Expected at least one column of coordinates, got none.")
@@ -56,7 +57,7 @@ def read_frame(
     entries = {name: column(read, name) for name in given}
     if kind is not None:
         entries[kind] = object_array(cells(column(read, kind)) or [])
-    if drop:
+    if missing:
         kept = _whole(ids, entries.values())
         ids, entries = ids[kept], {name: np.asarray(e)[kept] for name, e in entries.items()}
     values = [torch.from_numpy(_numbers(entries[name], name, ids)) for name in given]
@@ -73,7 +74,7 @@ def split_rows_by_bag(
     *,
     noun: str = "Bag",
     kinds: npt.NDArray[Any] | None = None,
-) -> tuple[Clouds, Labels, list[npt.NDArray[Any]] | None]:
+) -> tuple[Clouds, Labels, KindNames]:
     """Group atoms by bag, keeping their order within each bag.
 
     Args:
@@ -86,7 +87,7 @@ def split_rows_by_bag(
 
     Returns:
         A ``B x n x d`` tensor of points, a ``B x n`` tensor of normalised weights, and the masses of the
-        bags; their names in order of first appearance; and for each the kinds of its atoms, or None.
+        bags; their names in order of first appearance; and the names of the kinds of atoms.
 
     Raises:
         ValueError: If the bag of an atom is missing or unhashable, or atoms or weights are invalid.
@@ -106,8 +107,10 @@ def split_rows_by_bag(
     firsts = np.cumsum(counts) - counts
     labels, sizes = ids[order[firsts]], torch.from_numpy(counts)
     of_bags = None if kinds is None else np.split(kinds[order], firsts[1:])
-    found = padded(points[order], weights[order], sizes, Wording(noun, labels=labels))
-    return found, labels, of_bags
+    wording = Wording(noun, labels=labels)
+    found = padded(points[order], weights[order], sizes, wording)
+    clouds, names = with_listed_kinds(found, of_bags, wording, counts.tolist())
+    return clouds, labels, names
 
 
 def _whole(ids: Labels, entries: Iterable[Any]) -> npt.NDArray[np.bool_]:

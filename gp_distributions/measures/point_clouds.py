@@ -231,18 +231,15 @@ class PointClouds(WeightedContainer):
             items, weights = map(list, zip(*map(_opened, items), strict=True))
         read = read_bags(items, weights, names)
         num_normals = num_normals or common.get("num_normals", 0)
-        known = {
-            "geometric": geometric or common.get("geometric", False),
-            "num_normals": num_normals,
-        }
+        geometric = geometric or common.get("geometric", False)
         wording = Wording(labels=names)
         check_normals(*read[:2], num_normals, wording)
-        sizes = list(map(len, items))
-        read, kind_names = with_listed_kinds(read, kinds, names, wording, sizes)
+        read, kind_names = with_listed_kinds(read, kinds, wording, [*map(len, items)])
         if whole:
             masses = torch.stack([cloud.mass for cloud in clouds])
             read = read[0], read[1], masses.to(read[1])
-        return cls._read(*read, labels=names, kind_names=kind_names, **known)
+        known = {"kind_names": kind_names, "geometric": geometric, "num_normals": num_normals}
+        return cls._read(*read, labels=names, **known)
 
     @classmethod
     def from_ragged(
@@ -282,10 +279,7 @@ class PointClouds(WeightedContainer):
             tensor([1., 2.], dtype=torch.float64)
         """
         names = None if labels is None else np.array(labels)
-        read, sizes = read_ragged(points, offsets, weights, names)
-        if kinds is not None:
-            kinds = np.split(np.asarray(kinds), np.cumsum(sizes[:-1]))
-        read, kind_names = with_listed_kinds(read, kinds, names, Wording(labels=names), sizes)
+        read, kind_names = read_ragged(points, offsets, weights, kinds, names)
         return cls._read(*read, labels=names, kind_names=kind_names)
 
     @classmethod
@@ -332,12 +326,8 @@ class PointClouds(WeightedContainer):
             >>> clouds.labels.tolist()
             ['a', 'b']
         """
-        if missing not in (None, "drop"):
-            raise ValueError(f'Expected missing to be None or "drop", got {missing!r}.')
-        drop = missing is not None
-        read, labels, kinds = read_frame(frame, bag, columns, weight, kind, drop=drop)
-        clouds, names = with_listed_kinds(read, kinds, labels, Wording(labels=labels))
-        return cls._read(*clouds, labels=labels, kind_names=names)
+        read, labels, names = read_frame(frame, bag, columns, weight, kind, missing)
+        return cls._read(*read, labels=labels, kind_names=names)
 
     @classmethod
     def from_fractions(
