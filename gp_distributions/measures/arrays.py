@@ -67,9 +67,8 @@ def real_array(value: Data, name: str) -> Array:
     try:
         if isinstance(value, list | tuple) and any(isinstance(x, Tensor) for x in value):
             value = torch.stack([torch.as_tensor(x) for x in value])
-        if (
-            isinstance(value, np.ndarray) and value.dtype == object
-        ):  # of arrays, as in Parquet files
+        # An array of arrays, as in Parquet files.
+        if isinstance(value, np.ndarray) and value.dtype == object:
             value = value.tolist()
         value = value.as_py() if hasattr(value, "as_py") else value  # a list in a PyArrow column
         array = value if isinstance(value, Tensor) else as_floats(np.asarray(value))
