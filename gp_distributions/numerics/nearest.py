@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -134,25 +136,34 @@ def _in_space(
         skew = torch.stack([none, -z, y, z, none, -x, -y, x, none]).view(3, 3)
         return torch.linalg.matrix_exp(skew) @ start
 
-    def residual(values: NDArray[np.float64], start: Tensor) -> tuple[float, NDArray[np.float64]]:
-        with torch.enable_grad():
-            vector = torch.from_numpy(values).to(points).requires_grad_()
-            value = squared(turned(vector, start))
-            (gradient,) = torch.autograd.grad(value, vector)
-        return value.item() / unit, gradient.cpu().numpy() / unit
-
     unit = fixed.square().sum().item() / _DIRECTIONS or 1.0
-    found = [
-        (
-            scipy.optimize.minimize(
-                residual, np.zeros(3), args=(start,), jac=True, method="L-BFGS-B"
-            ),
-            start,
-        )
-        for start in starts[order]
-    ]
-    best, start = min(found, key=lambda pair: float(pair[0].fun))
-    return turned(torch.from_numpy(best.x).to(points), start), float(best.fun) * unit
+
+    def loss(start: Tensor, vector: Tensor) -> Tensor:
+        return squared(turned(vector, start)) / unit
+
+    found = []
+    for start in starts[order]:
+        vector, value = _minimised(partial(loss, start), points.new_zeros(3))
+        found.append((value, turned(vector, start)))
+    value, rotation = min(found, key=itemgetter(0))
+    return rotation, value * unit
+
+
+def _minimised(
+    loss: Callable[[Tensor], Tensor], start: Tensor, **options: Any
+) -> tuple[Tensor, float]:
+    """Minimise a function of a vector by L-BFGS; return the minimum and its value."""
+
+    def evaluate(values: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        with torch.enable_grad():
+            vector = torch.from_numpy(values).to(start).requires_grad_()
+            value = loss(vector)
+            (gradient,) = torch.autograd.grad(value, vector)
+        return value.item(), gradient.double().cpu().numpy()
+
+    first = start.double().cpu().numpy()
+    found = scipy.optimize.minimize(evaluate, first, jac=True, method="L-BFGS-B", **options)
+    return torch.from_numpy(found.x).to(start), float(found.fun)
 
 
 def _frame(points: Tensor, weights: Tensor) -> Tensor:
@@ -210,17 +221,14 @@ def nearest_cloud(
         changed = logits + flat[size * dim :] if len(flat) > size * dim else logits
         return centre + unit * moved, changed.softmax(-1)
 
-    def residual(values: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        flat = torch.from_numpy(values).to(points).requires_grad_()
+    def loss(flat: Tensor) -> Tensor:
         x, w = cloud(flat)
-        squared = (embed(x.unsqueeze(0), w.unsqueeze(0)).squeeze(0) - target).square().sum()
-        squared = squared / unit.square()
-        (gradient,) = torch.autograd.grad(squared, flat)
-        return squared.item(), gradient.double().cpu().numpy()
+        squares = (embed(x.unsqueeze(0), w.unsqueeze(0)).squeeze(0) - target).square()
+        return squares.sum() / unit.square()
 
     goal = (enough / unit.item()) ** 2
 
-    def descend(start: NDArray[np.float64], iterations: int) -> Any:
+    def descend(start: Tensor, iterations: int) -> tuple[Tensor, float]:
         losses: list[float] = []
 
         def stop(intermediate_result: Any) -> None:
@@ -232,17 +240,15 @@ def nearest_cloud(
         limits = {"maxiter": iterations, "maxfun": 5 * iterations}
         # L-BFGS keeps many corrections, as features have more values than a cloud has coordinates.
         options = {**limits, "maxcor": 30, "ftol": 1e-12, "gtol": 1e-12}
-        return scipy.optimize.minimize(
-            residual, start, jac=True, method="L-BFGS-B", callback=stop, options=options
-        )
+        return _minimised(loss, start, callback=stop, options=options)
 
-    values = shape.flatten().double().cpu().numpy()
-    reached, _ = residual(values)
+    flat = shape.flatten()
+    reached = loss(flat).item()
     if max_iterations > 0 and reached > goal:
         settling = min(_SETTLING, max_iterations) if learn_weights else max_iterations
-        found = descend(values, settling)
-        if learn_weights and found.fun > goal and max_iterations > settling:
-            found = descend(np.append(found.x, np.zeros(size)), max_iterations - settling)
-        values, reached = found.x, found.fun
-    x, w = cloud(torch.from_numpy(values).to(points))
-    return x, w, float(reached**0.5 * unit.item())
+        flat, reached = descend(flat, settling)
+        if learn_weights and reached > goal and max_iterations > settling:
+            flat = torch.cat([flat, torch.zeros_like(weights)])
+            flat, reached = descend(flat, max_iterations - settling)
+    x, w = cloud(flat)
+    return x, w, reached**0.5 * unit.item()
