@@ -14,7 +14,7 @@ from torch import Tensor
 import gp_distributions as gd
 from benchmarks.harness import Row, means
 from gp_distributions.distances import Distance
-from gp_distributions.judging import calibration
+from gp_distributions.metrics import calibration
 
 Scores = dict[str, float]
 

@@ -40,7 +40,7 @@ _NAMES = {
         "GramTransformer",
     ),
     "fitting": ("fit", "fit_reference", "integrate_hyperparameters"),
-    "judging": ("relevance", "sensitivity"),
+    "metrics": ("relevance", "sensitivity"),
     "kernels": (
         "DistributionKernel",
         "MMDKernel",

@@ -36,7 +36,6 @@ from gp_distributions.fitting import (
     fit_reference,
     integrate_hyperparameters,
 )
-from gp_distributions.judging import relevance, sensitivity
 from gp_distributions.kernels import (
     DistributionKernel,
     MMDKernel,
@@ -52,6 +51,7 @@ from gp_distributions.measures import (
     PointClouds,
     ReferenceMeasure,
 )
+from gp_distributions.metrics import relevance, sensitivity
 from gp_distributions.models import (
     AggregateGP,
     ClassificationGP,

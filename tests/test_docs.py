@@ -20,7 +20,7 @@ from docs.site import mathml
 ROOT = Path(__file__).parent.parent
 TEXTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 IDS = [str(path.relative_to(ROOT)) for path in TEXTS]
-PUBLIC = ("bayesopt", "datasets", "distances", "estimators", "fitting", "judging", "kernels")
+PUBLIC = ("bayesopt", "datasets", "distances", "estimators", "fitting", "metrics", "kernels")
 PUBLIC += ("measures", "models", "plotting", "saving", "testing", "warnings")
 NUMBER = r"-?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?"
 DOCUMENTED = list(full_names().values())

@@ -26,7 +26,7 @@ LAYERS = (
     ("kernels",),
     ("models",),
     ("fitting", "testing"),
-    ("judging",),
+    ("metrics",),
     ("bayesopt", "datasets"),
     ("estimators", "plotting"),
     ("comparison",),

@@ -10,7 +10,7 @@ import torch
 from gpytorch.kernels import RBFKernel
 
 import gp_distributions as gd
-from gp_distributions.judging import calibration
+from gp_distributions.metrics import calibration
 
 CLOUDS = gd.PointClouds(np.random.default_rng(0).normal(size=(6, 4, 2)))
 

@@ -40,7 +40,7 @@ from benchmarks.judging import Judge, Rows, Target, number
 from benchmarks.regression import Scores, kernel_of
 from benchmarks.shapes import airfoil_clouds
 from gp_distributions.datasets import Airfoils
-from gp_distributions.judging import calibration
+from gp_distributions.metrics import calibration
 
 MIXED, ONE = (5, 10, 30, 100), 50
 TRAIN, TEST = 100, 500  # numbers of bags

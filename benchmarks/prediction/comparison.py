@@ -56,8 +56,8 @@ from benchmarks.judging import limit, number
 from benchmarks.papers import entropy_regression, mode_counting, reference_learning
 from benchmarks.prediction import molecules
 from benchmarks.shapes import airfoil_clouds, circularity, turned
-from gp_distributions.judging import NormalPredictions
 from gp_distributions.kernels import default_kernels
+from gp_distributions.metrics import NormalPredictions
 
 LONG = True
 

@@ -22,7 +22,7 @@ import gp_distributions as gd
 from benchmarks.harness import Options, Row, main, means, progress
 from benchmarks.judging import limit, number
 from benchmarks.prediction.comparison import FROZEN_SEEDS, QUICK, TASKS, Task
-from gp_distributions.judging import NormalPredictions
+from gp_distributions.metrics import NormalPredictions
 
 SEEDS = 3
 

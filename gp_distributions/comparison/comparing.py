@@ -14,10 +14,10 @@ from tqdm import tqdm
 
 from gp_distributions.comparison.comparison import Comparison
 from gp_distributions.comparison.trials import Candidate, Split, Trial, run_trials
-from gp_distributions.judging.predictions import Predictions
 from gp_distributions.measures.arrays import as_floats, integer, is_missing
 from gp_distributions.measures.inputs import Inputs, TrainingData
 from gp_distributions.measures.targets import check_order
+from gp_distributions.metrics.predictions import Predictions
 from gp_distributions.models.dirichlet_classification import Classification
 from gp_distributions.numerics.predictions import refuse_mask
 

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gp_distributions.comparison.trials import Trial
-from gp_distributions.judging.entries import ComparisonEntry
-from gp_distributions.judging.leave_one_out import PRIOR
-from gp_distributions.judging.predictions import Predictions
+from gp_distributions.metrics.entries import ComparisonEntry
+from gp_distributions.metrics.leave_one_out import PRIOR
+from gp_distributions.metrics.predictions import Predictions
 from gp_distributions.models import ensemble_of
 from gp_distributions.numerics.predictions import stacking_weights
 from gp_distributions.plotting.drawing import Axes

@@ -16,12 +16,12 @@ from torch import Tensor
 
 from gp_distributions.distances.base import Distance
 from gp_distributions.fitting import fit
-from gp_distributions.judging.leave_one_out import left_out
-from gp_distributions.judging.predictions import ClassPredictions, NormalPredictions, Predictions
 from gp_distributions.kernels.copies import as_kernel, copied
 from gp_distributions.measures.arrays import described
 from gp_distributions.measures.inputs import TrainingData
 from gp_distributions.measures.mixed_inputs import MixedInputs
+from gp_distributions.metrics.leave_one_out import left_out
+from gp_distributions.metrics.predictions import ClassPredictions, NormalPredictions, Predictions
 from gp_distributions.models import (
     ClassificationGP,
     CurveGP,

@@ -17,7 +17,7 @@ from sklearn.metrics import r2_score
 from gp_distributions import DistributionGP, PointClouds, PoolSearch, ShapeOptimizer, fit
 from gp_distributions.bayesopt import Pool
 from gp_distributions.datasets import Airfoils
-from gp_distributions.judging.intervals import calibration
+from gp_distributions.metrics.intervals import calibration
 from gp_distributions.plotting import plot_clouds, plot_predictions, plot_traces
 
 

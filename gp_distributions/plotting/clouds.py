@@ -10,8 +10,8 @@ from linear_operator import LinearOperator
 from numpy.typing import NDArray
 
 from gp_distributions.distances.transport import TransportDistance
-from gp_distributions.judging import Sensitivity
 from gp_distributions.measures import PointClouds, align
+from gp_distributions.metrics import Sensitivity
 from gp_distributions.plotting.drawing import Axes, Values, as_array, given_or_new
 
 _STROKE = 0.06  # length of the strokes of normals, relative to the extent of a cloud

@@ -12,9 +12,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gp_distributions.judging import Relevance
 from gp_distributions.measures import Covariates, MixedInputs
 from gp_distributions.measures.arrays import check_type, object_array
+from gp_distributions.metrics import Relevance
 from gp_distributions.models import DistributionGP, SparseDistributionGP
 from gp_distributions.models.dirichlet_classification import Classification
 from gp_distributions.plotting.drawing import (

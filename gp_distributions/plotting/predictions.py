@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from gp_distributions.judging.entries import ComparisonEntry
-from gp_distributions.judging.intervals import Groups, calibration, reliability
+from gp_distributions.metrics.entries import ComparisonEntry
+from gp_distributions.metrics.intervals import Groups, calibration, reliability
 from gp_distributions.numerics.predictions import standardized_errors
 from gp_distributions.plotting.drawing import (
     Axes,
@@ -120,7 +120,7 @@ def plot_calibration(
         The axes.
 
     Raises:
-        ValueError: As for :func:`gp_distributions.judging.intervals.reliability`.
+        ValueError: As for :func:`gp_distributions.metrics.intervals.reliability`.
 
     Example:
         >>> import numpy as np
@@ -178,7 +178,7 @@ def plot_comparison(entries: Sequence[ComparisonEntry], *, ax: Axes | None = Non
 
     Example:
         >>> from gp_distributions.plotting import plot_comparison
-        >>> from gp_distributions.judging import ComparisonEntry
+        >>> from gp_distributions.metrics import ComparisonEntry
         >>> best = ComparisonEntry("sw2", difference=0.0, error=0.0, weight=0.8)
         >>> other = ComparisonEntry("mmd", difference=-0.3, error=0.1, weight=0.2)
         >>> ax = plot_comparison([best, other])

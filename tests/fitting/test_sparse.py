@@ -20,7 +20,7 @@ from gp_distributions import (
     fit,
 )
 from gp_distributions.fitting import sparse as fitting
-from gp_distributions.judging import nlpd
+from gp_distributions.metrics import nlpd
 
 CLOUDS = random_clouds(300, sizes=(5, 20))
 ROWS = as_rows(CLOUDS)

@@ -11,7 +11,7 @@ from scipy import stats
 from torch import Tensor
 
 from gp_distributions import DistributionGPRegressor, PointClouds
-from gp_distributions.judging import coverage
+from gp_distributions.metrics import coverage
 from gp_distributions.models import ConformalCorrection
 
 pytestmark = pytest.mark.usefixtures("short_fits")

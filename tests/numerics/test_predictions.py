@@ -19,7 +19,7 @@ from gp_distributions import (
     PointClouds,
     SlicedWassersteinKernel,
 )
-from gp_distributions.judging import nlpd
+from gp_distributions.metrics import nlpd
 from gp_distributions.models import ConformalCorrection, KernelRidgeClassifier
 from gp_distributions.numerics.predictions import (
     log_probabilities,

@@ -12,7 +12,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.transforms import Bbox
 
 from gp_distributions import PointClouds, ReferenceMeasure, SinkhornPotential
-from gp_distributions.judging import (
+from gp_distributions.metrics import (
     ComparisonEntry,
     Relevance,
     RelevanceEntry,

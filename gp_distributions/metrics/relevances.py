@@ -12,11 +12,11 @@ from torch import Tensor
 
 from gp_distributions.fitting.starts import noise_of, training_rows
 from gp_distributions.fitting.thinning import thinned
-from gp_distributions.judging.relevance_inputs import Input, Names, inputs_of
-from gp_distributions.judging.relevance_results import Relevance, RelevanceEntry
-from gp_distributions.judging.sensitivities import gradients_at
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.measures.arrays import described, integer
+from gp_distributions.metrics.relevance_inputs import Input, Names, inputs_of
+from gp_distributions.metrics.relevance_results import Relevance, RelevanceEntry
+from gp_distributions.metrics.sensitivities import gradients_at
 from gp_distributions.models import ClassificationGP, DistributionGP, SparseDistributionGP
 from gp_distributions.numerics.densities import conditional_moments
 from gp_distributions.numerics.linear_algebra import cholesky

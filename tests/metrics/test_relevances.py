@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 import gp_distributions as gd
-from gp_distributions.judging import Relevance, RelevanceEntry
+from gp_distributions.metrics import Relevance, RelevanceEntry
 
 pytestmark = pytest.mark.usefixtures("short_fits")
 

@@ -12,7 +12,7 @@ from scipy.integrate import quad
 from scipy.stats import norm
 from torch import Tensor
 
-from gp_distributions.judging import calibration, coverage, crps, nlpd, reliability
+from gp_distributions.metrics import calibration, coverage, crps, nlpd, reliability
 
 GENERATOR = torch.Generator().manual_seed(0)
 Y = torch.randn(60, generator=GENERATOR, dtype=torch.float64)

@@ -1,7 +1,7 @@
 """How good predictions are, and what they depend on: scores, intervals, relevance, sensitivity."""
 
-from gp_distributions.judging.entries import ComparisonEntry
-from gp_distributions.judging.intervals import (
+from gp_distributions.metrics.entries import ComparisonEntry
+from gp_distributions.metrics.intervals import (
     Calibration,
     calibration,
     coverage,
@@ -9,11 +9,11 @@ from gp_distributions.judging.intervals import (
     nlpd,
     reliability,
 )
-from gp_distributions.judging.leave_one_out import leave_one_out_weights, left_out
-from gp_distributions.judging.predictions import ClassPredictions, NormalPredictions, Predictions
-from gp_distributions.judging.relevance_results import Relevance, RelevanceEntry
-from gp_distributions.judging.relevances import relevance
-from gp_distributions.judging.sensitivities import Sensitivity, sensitivity
+from gp_distributions.metrics.leave_one_out import leave_one_out_weights, left_out
+from gp_distributions.metrics.predictions import ClassPredictions, NormalPredictions, Predictions
+from gp_distributions.metrics.relevance_results import Relevance, RelevanceEntry
+from gp_distributions.metrics.relevances import relevance
+from gp_distributions.metrics.sensitivities import Sensitivity, sensitivity
 
 __all__ = [
     "Calibration",

@@ -9,7 +9,7 @@ from cases import random_clouds
 from gpytorch.kernels import ScaleKernel
 
 from gp_distributions import DistributionGP, PointClouds, SlicedWassersteinKernel
-from gp_distributions.judging import sensitivity
+from gp_distributions.metrics import sensitivity
 from gp_distributions.plotting import plot_sensitivity
 
 

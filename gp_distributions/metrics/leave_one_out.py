@@ -10,8 +10,8 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from gp_distributions.judging.predictions import ClassPredictions, NormalPredictions, Predictions
 from gp_distributions.measures.targets import as_targets, label_of, read_labels
+from gp_distributions.metrics.predictions import ClassPredictions, NormalPredictions, Predictions
 from gp_distributions.models import DistributionGP, SparseDistributionGP
 from gp_distributions.models.dirichlet_classification import Classification
 from gp_distributions.models.training import equal_targets, training_targets
@@ -40,7 +40,7 @@ def left_out(model: Any, y: Tensor | ArrayLike) -> Predictions:
 
     Example:
         >>> from gp_distributions import DistributionGP, PointClouds
-        >>> from gp_distributions.judging import left_out
+        >>> from gp_distributions.metrics import left_out
         >>> clouds = PointClouds([[[0.0], [0.2]], [[1.0], [1.2]], [[2.0], [2.2]]])
         >>> model = DistributionGP(clouds, [0.0, 1.0, 2.0])
         >>> left_out(model, [0.0, 1.0, 2.0]).log_density.shape
@@ -115,7 +115,7 @@ def leave_one_out_weights(
     Example:
         >>> import torch
         >>> from gp_distributions import DistributionGP, MMDKernel, PointClouds, fit
-        >>> from gp_distributions.judging import leave_one_out_weights
+        >>> from gp_distributions.metrics import leave_one_out_weights
         >>> points = torch.randn(9, 20, 2, generator=torch.Generator().manual_seed(0)).double()
         >>> clouds, y = PointClouds(points), points.mean((-2, -1))
         >>> kernels = [None, MMDKernel(2, bandwidth=0.1)]

@@ -36,7 +36,7 @@ class RelevanceEntry:
         scale: Scale of a :class:`ScaledDistance`; NaN if there is none.
 
     Example:
-        >>> from gp_distributions.judging import RelevanceEntry
+        >>> from gp_distributions.metrics import RelevanceEntry
         >>> RelevanceEntry("cells", "CD4", loss=1.2, error=0.1).name
         'cells: CD4'
     """

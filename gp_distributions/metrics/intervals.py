@@ -38,7 +38,7 @@ def coverage(
             the level is not between 0 and 1.
 
     Example:
-        >>> from gp_distributions.judging.intervals import coverage
+        >>> from gp_distributions.metrics.intervals import coverage
         >>> coverage(y=[0.1, -0.3, 2.5, 0.8], mean=[0.0] * 4, std=[1.0] * 4)
         tensor(0.7500, dtype=torch.float64)
     """
@@ -58,7 +58,7 @@ def nlpd(
     Arguments, return value and errors are those of :func:`coverage`.
 
     Example:
-        >>> from gp_distributions.judging.intervals import nlpd
+        >>> from gp_distributions.metrics.intervals import nlpd
         >>> nlpd(y=[0.0, 2.0], mean=[0.0, 1.0], std=[1.0, 1.0])
         tensor(1.1689, dtype=torch.float64)
     """
@@ -79,7 +79,7 @@ def crps(y: Values, mean: Values, std: Values) -> Tensor:
     and errors are those of :func:`coverage`; :func:`calibration` has the score of each group.
 
     Example:
-        >>> from gp_distributions.judging.intervals import crps
+        >>> from gp_distributions.metrics.intervals import crps
         >>> crps(y=[0.0, 2.0, 1.0], mean=[0.0, 1.0, 1.0], std=[0.5, 0.5, 1.0])
         tensor(0.3590, dtype=torch.float64)
 
@@ -115,7 +115,7 @@ def reliability(
         ValueError: As for :func:`coverage`.
 
     Example:
-        >>> from gp_distributions.judging.intervals import reliability
+        >>> from gp_distributions.metrics.intervals import reliability
         >>> reliability([0.1, -0.3, 2.5, 0.8], [0.0] * 4, [1.0] * 4, levels=[0.2, 0.5, 0.9])
         tensor([0.2500, 0.5000, 0.7500], dtype=torch.float64)
     """
@@ -140,7 +140,7 @@ class Calibration:
         level: Nominal probability of the intervals.
 
     Example:
-        >>> from gp_distributions.judging.intervals import calibration
+        >>> from gp_distributions.metrics.intervals import calibration
         >>> print(calibration(y=[0.0, 2.0, 1.0], mean=[0.2, 1.0, 1.5], std=[0.5, 0.5, 1.0]))
         group  count  cover 0.95  nlpd   crps   rmse    std
           all      3       0.667  1.19  0.402  0.656  0.707
@@ -186,7 +186,7 @@ def calibration(
 
     Example:
         >>> import numpy as np
-        >>> from gp_distributions.judging.intervals import calibration
+        >>> from gp_distributions.metrics.intervals import calibration
         >>> y = np.random.default_rng(0).normal(size=1000)
         >>> scores = calibration(y, mean=np.zeros(1000), std=np.ones(1000))
         >>> [round(float(score), 2) for score in (scores.coverage, scores.rmse, scores.std)]

@@ -26,7 +26,7 @@ class ComparisonEntry:
         message: What went wrong; empty if nothing did. If a model failed, its scores are NaN.
 
     Example:
-        >>> from gp_distributions.judging import ComparisonEntry
+        >>> from gp_distributions.metrics import ComparisonEntry
         >>> ComparisonEntry("sw2", log_density=-1.2, difference=0.0, error=0.0).failed
         False
     """

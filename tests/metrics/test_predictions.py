@@ -6,7 +6,7 @@ from sklearn.metrics import accuracy_score, log_loss, r2_score, root_mean_square
 from torch import Tensor
 from torch.distributions import Categorical, Independent, MixtureSameFamily, Normal
 
-from gp_distributions.judging import ClassPredictions, NormalPredictions
+from gp_distributions.metrics import ClassPredictions, NormalPredictions
 
 T, K, OUTPUTS = 30, 3, 2
 GENERATOR = torch.Generator().manual_seed(0)

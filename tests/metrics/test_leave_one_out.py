@@ -17,7 +17,7 @@ from gp_distributions import (
     SparseClassificationGP,
     SparseDistributionGP,
 )
-from gp_distributions.judging import leave_one_out_weights, left_out
+from gp_distributions.metrics import leave_one_out_weights, left_out
 from gp_distributions.numerics.predictions import stacking_weights
 
 POINTS = torch.randn(20, 10, 2, generator=torch.Generator().manual_seed(0)).double()
