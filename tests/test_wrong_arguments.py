@@ -94,7 +94,7 @@ def test_errors_of_the_package(call: Callable[[], Any], message: str) -> None:
             "got 'first'",
         ),
     ],
-    ids=range(22),
+    ids=range(21),
 )
 def test_first_mistakes(call: Callable[[], Any], message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):

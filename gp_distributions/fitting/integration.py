@@ -48,6 +48,8 @@ _LIKELIHOODS = (
 )
 # A kernel that varies among clouds by less than this share of its variance is constant.
 _CONSTANT = 1e-6
+# A member among others with more hyperparameters of its kernel is not integrated.
+_MANY = 8
 # A fitted value farther from the centre of its prior, in deviations, is no start.
 _FARTHEST = 5.0
 # Draws that together weigh less than this are left out.
@@ -91,7 +93,8 @@ def integrate_hyperparameters(model: DistributionGP, *, seed: int = 0) -> Distri
     A prior that is registered with the kernel, such as ``lengthscale_prior``, replaces its default, and
     bounds of a constraint truncate priors. Parameters that do not require a gradient stay as they are,
     and so do those of distances, known noise variances, and the ratios between the noise variances of
-    bags under sampling noise. The members of a model that has several are integrated one by one.
+    bags under sampling noise. The members of a model that has several are integrated one by one; a
+    member of more than eight hyperparameters, such as one for each principal component, stays as it is.
 
     Args:
         model: A :class:`DistributionGP` of one output with Gaussian noise, sampling noise or known noise
@@ -128,8 +131,14 @@ def integrate_hyperparameters(model: DistributionGP, *, seed: int = 0) -> Distri
         found = copy.deepcopy(model, {id(tensor): tensor for tensor in data}).eval()
         integrated = any(part.is_batch for part in found.parts)
         parts, weights = ([found], None) if integrated else (found.parts, found.part_weights)
-        found.ensemble = Ensemble([_batch(part, seed) for part in parts], weights)
+        few = [len(parts) == 1 or _number(part.covar_module) <= _MANY for part in parts]
+        batches = [_batch(p, seed) if each else p for p, each in zip(parts, few, strict=True)]
+        found.ensemble = Ensemble(batches, weights)
     return found
+
+
+def _number(kernel: Kernel) -> int:
+    return sum(kernel.get_parameter(name).numel() for name, _ in _hyperparameters(kernel))
 
 
 def _batch(model: DistributionGP, seed: int) -> DistributionGP:

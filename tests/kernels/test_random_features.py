@@ -13,9 +13,15 @@ from cases import DISTANCES, as_rows, halving, random_clouds
 from gpytorch.kernels import Kernel, ScaleKernel
 from torch import Tensor
 
-from gp_distributions import DistributionGP, DistributionKernel, SlicedWasserstein
+from gp_distributions import (
+    DistributionGP,
+    DistributionKernel,
+    SlicedWasserstein,
+    integrate_hyperparameters,
+)
 from gp_distributions.kernels import PowerExponential, Profile, RationalQuadratic, StudentT
 from gp_distributions.kernels.profiles import PROFILES
+from gp_distributions.models import ensemble_of
 
 # No padding, because finite differences would make its weights negative.
 ROWS = as_rows(random_clouds(20, sizes=(8, 8)))
@@ -141,6 +147,45 @@ def test_paths_have_the_moments_of_the_posterior(name: str) -> None:
     check_moments(make_model(**MODELS[name]))
 
 
+def linear() -> DistributionGP:
+    """A kernel linear in embeddings about the mean of some clouds, which has exact features."""
+    distance = SlicedWasserstein(2, num_slices=5, num_quantiles=6)
+    kernel = DistributionKernel(distance, "linear", origin=TRAIN[:4]).double()
+    return make_model(covar_module=ScaleKernel(kernel))
+
+
+def several() -> DistributionGP:
+    exponential = make_model(covar_module=ScaleKernel(make_kernel("exponential")))
+    return ensemble_of([linear(), make_model(), exponential], [0.2, 0.5, 0.3])
+
+
+ENSEMBLES = {
+    "linear": linear,
+    "kernels": several,
+    "hyperparameters": lambda: integrate_hyperparameters(make_model()),
+    "outputs": lambda: ensemble_of([make_model(TWO), make_model(TWO)], [1, 2]),
+}
+
+
+@pytest.mark.parametrize("kind", ENSEMBLES)
+def test_each_path_belongs_to_one_member(kind: str) -> None:
+    check_moments(ENSEMBLES[kind](), draws=40)
+
+
+def test_paths_of_ensembles_at_rows_of_their_own() -> None:
+    model = several()
+    acquisition = PathwiseThompsonSampling(model)
+    assert acquisition(NEW.unsqueeze(-2)).shape == (6,)
+    paths = draw_matheron_paths(model, torch.Size([2, 3]))
+    values = paths(NEW)
+    assert values.shape == (2, 3, 6)
+    torch.testing.assert_close(paths(NEW.expand(2, 3, -1, -1)), values)
+    own = NEW.reshape(2, 3, 1, -1)
+    torch.testing.assert_close(
+        paths(own).flatten(), values[[0, 0, 0, 1, 1, 1], [0, 1, 2, 0, 1, 2], range(6)]
+    )
+
+
 def test_paths_know_the_noise_of_small_bags() -> None:
     rows = as_rows(random_clouds(20, sizes=(2, 8)), atoms=8)
     model = DistributionGP(
@@ -167,9 +212,7 @@ def test_thompson_sampling(outputs: int) -> None:
     torch.testing.assert_close(acquisition(X), values)
 
 
-@pytest.mark.parametrize("profile", ["linear", "polynomial"])
-def test_refuses_other_profiles(profile: str) -> None:
-    with pytest.raises(UnsupportedError, match=r"no random Fourier features. .*Matern52"):
-        draw_matheron_paths(
-            make_model(covar_module=ScaleKernel(make_kernel(profile))), torch.Size([1])
-        )
+def test_refuses_other_profiles() -> None:
+    model = make_model(covar_module=ScaleKernel(make_kernel("polynomial")))
+    with pytest.raises(UnsupportedError, match=r"no random features. Use Linear or .*Matern52"):
+        draw_matheron_paths(model, torch.Size([1]))
