@@ -50,7 +50,7 @@ class Ensemble(torch.nn.Module):
 
 def _normalized(weights: Tensor | ArrayLike | None, number: int) -> Tensor:
     values = [1.0] * number if weights is None else weights
-    given = torch.as_tensor(values, dtype=torch.float64).detach().cpu()
+    given = torch.as_tensor(values, dtype=torch.float64, device="cpu").detach()
     if given.shape != (number,):
         raise ValueError(
             f"Expected one weight for each of {number} models, got weights of shape "

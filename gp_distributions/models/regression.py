@@ -79,7 +79,7 @@ class Regression(Model):
     def part_weights(self) -> Tensor:
         """The weights of the parts, which sum to one."""
         ensemble = self._modules.get("ensemble")
-        return torch.ones(1, dtype=torch.float64) if ensemble is None else ensemble.weights
+        return _one() if ensemble is None else ensemble.weights
 
     @property
     def members(self) -> list[Any]:
@@ -103,7 +103,7 @@ class Regression(Model):
 
     def member_weights(self) -> Tensor:
         """Return the weights of the members of this part, ``batch_shape x K``."""
-        return torch.ones(1, dtype=torch.float64)
+        return _one()
 
     def _register_load_state_dict_pre_hook(self, hook: Any, with_module: bool = False) -> Any:
         # GPyTorch registers a method of the module, which reshapes its own parameters. Models have
@@ -649,6 +649,11 @@ class Regression(Model):
         """Return means and standard deviations, without an axis of outputs if the targets have none."""
         std = variance.sqrt()
         return (mean.squeeze(-1), std.squeeze(-1)) if self._squeeze_output else (mean, std)
+
+
+def _one() -> Tensor:
+    """Return the weight of a single member, whatever the default device."""
+    return torch.ones(1, dtype=torch.float64, device="cpu")
 
 
 def tails(level: float) -> tuple[float, float]:

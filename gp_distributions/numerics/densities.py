@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any
 
 import scipy
@@ -73,7 +74,7 @@ class Mixture:
             A tensor of shape ``batch_shape``.
         """
         # The quantile lies between the smallest and the largest quantile of members.
-        unit = ndtri(torch.tensor(level, dtype=torch.float64)).item()
+        unit = NormalDist().inv_cdf(level)
         quantiles = self.location + self.scale * unit
         there = self.weights > 0
         low = quantiles.masked_fill(~there, torch.inf).amin(-1)

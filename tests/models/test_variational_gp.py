@@ -31,6 +31,7 @@ from gp_distributions import (
     load,
     save,
 )
+from gp_distributions.distances.embedded_rows import EmbeddedRows
 from gp_distributions.kernels.default import default_kernel
 from gp_distributions.models import PoissonRateLikelihood
 from gp_distributions.warnings import ConvergenceWarning
@@ -149,7 +150,7 @@ def test_posterior_is_that_of_the_strategy_of_gpytorch(num_inducing: int) -> Non
         torch.testing.assert_close(
             found.covariance_matrix, expected.covariance_matrix, rtol=0, atol=1e-4
         )
-        mean, variance = (each.squeeze(-1) for each in model.latent_marginals(rows))
+        mean, variance = (each.squeeze(-1) for each in model.latent_marginals(EmbeddedRows(rows)))
         torch.testing.assert_close(mean, found.mean)
         torch.testing.assert_close(variance, found.variance, rtol=0, atol=1e-8)
 
