@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 from botorch.acquisition import AcquisitionFunction, LogExpectedImprovement
@@ -200,16 +201,10 @@ class MixtureView(MemberView):
         """The batch shape of the model."""
         return self.model.batch_shape
 
-    def posterior(
-        self,
-        X: Tensor,
-        output_indices: list[int] | None = None,
-        observation_noise: bool | Tensor = False,
-        posterior_transform: PosteriorTransform | None = None,
-    ) -> Posterior:
+    def posterior(self, X: Tensor, *arguments: Any, **options: Any) -> Posterior:
         """Compute the joint posterior at ``batch_shape x q x width`` inputs."""
-        found = self.model.member_posterior(X, output_indices, observation_noise)
-        return MixtureSamples(found, self.model.weights.to(X))
+        members = super().posterior(X.unsqueeze(-3), *arguments, **options)
+        return MixtureSamples(members, self.model.weights.to(X))
 
 
 class MixtureSamples(Posterior):

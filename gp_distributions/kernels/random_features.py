@@ -80,7 +80,30 @@ _SQUARED_SCALES: dict[type[profiles.Profile], Callable[..., Tensor]] = {
 }
 
 
-class FourierFeatureMap(FeatureMap):
+class _KernelFeatureMap(FeatureMap):
+    """Features of a kernel, of which each call uses the current lengthscale.
+
+    Args:
+        kernel: The kernel.
+        num_outputs: Number of features.
+    """
+
+    def __init__(self, kernel: DistributionKernel, num_outputs: int) -> None:
+        super().__init__()
+        self.kernel = kernel
+        self.num_outputs = num_outputs
+        # BoTorch chains these transforms with those of a ScaleKernel, so they must not be None.
+        columns = kernel.active_dims
+        self.input_transform = torch.nn.Identity() if columns is None else FeatureSelector(columns)
+        self.output_transform: torch.nn.Module = torch.nn.Identity()
+
+    @property
+    def batch_shape(self) -> torch.Size:
+        """Batch shape of the kernel."""
+        return self.kernel.batch_shape
+
+
+class FourierFeatureMap(_KernelFeatureMap):
     """Sines and cosines of random projections of embeddings.
 
     Args:
@@ -89,12 +112,7 @@ class FourierFeatureMap(FeatureMap):
     """
 
     def __init__(self, kernel: DistributionKernel, num_outputs: int) -> None:
-        super().__init__()
-        self.kernel = kernel
-        self.num_outputs = num_outputs
-        # BoTorch chains this transform with that of a ScaleKernel, so it must not be None.
-        columns = kernel.active_dims
-        self.input_transform = torch.nn.Identity() if columns is None else FeatureSelector(columns)
+        super().__init__(kernel, num_outputs)
         lengthscale = kernel.lengthscale.detach()
         like = lengthscale.new_empty(*kernel.batch_shape, 1, num_outputs // 2)
         squared_scales = _SQUARED_SCALES[type(kernel.profile)](kernel.profile, like)
@@ -105,11 +123,6 @@ class FourierFeatureMap(FeatureMap):
         self.register_buffer("directions", None)
         scale = lengthscale.new_tensor(math.sqrt(2 / num_outputs))
         self.output_transform = SineCosineTransform(scale)
-
-    @property
-    def batch_shape(self) -> torch.Size:
-        """Batch shape of the kernel."""
-        return self.kernel.batch_shape
 
     def forward(self, x: Tensor) -> Tensor:
         """Compute the angles of rows, ``batch_shape x N x num_outputs/2``."""
@@ -122,7 +135,7 @@ class FourierFeatureMap(FeatureMap):
         return angles if kernel.is_ard else angles / kernel.lengthscale
 
 
-class LinearFeatureMap(FeatureMap):
+class LinearFeatureMap(_KernelFeatureMap):
     """The embedding about the origin, in lengthscales, as features of a linear kernel.
 
     Embeddings of fewer dimensions than features are padded, which is exact; larger ones are projected at
@@ -134,20 +147,10 @@ class LinearFeatureMap(FeatureMap):
     """
 
     def __init__(self, kernel: DistributionKernel, num_outputs: int) -> None:
-        super().__init__()
-        self.kernel = kernel
-        self.num_outputs = num_outputs
-        columns = kernel.active_dims
-        self.input_transform = torch.nn.Identity() if columns is None else FeatureSelector(columns)
-        self.output_transform = torch.nn.Identity()
+        super().__init__(kernel, num_outputs)
         # Projections are drawn in the first call, when the dimension of the embedding is known.
         self.projection: Tensor | None
         self.register_buffer("projection", None)
-
-    @property
-    def batch_shape(self) -> torch.Size:
-        """Batch shape of the kernel."""
-        return self.kernel.batch_shape
 
     def forward(self, x: Tensor) -> Tensor:
         """Compute the features of rows, ``batch_shape x N x num_outputs``."""

@@ -185,10 +185,14 @@ class Conditioned:
         identity = torch.eye(corner.shape[-1], dtype=corner.dtype, device=corner.device)
         inverse = torch.linalg.solve_triangular(corner, identity, upper=False).mT
         across = -self.inverse @ root.mT @ inverse
-        factor = _blocks(self.factor, root.mT.new_zeros(()), root, corner)
-        inverse = _blocks(self.inverse, across, root.new_zeros(()), inverse)
-        expanded = (part.expand(*shape, *part.shape[-2:]) for part in (factor, inverse))
-        factor, inverse = expanded
+        zero = root.new_zeros(())
+        factor, inverse = (
+            part.expand(*shape, *part.shape[-2:])
+            for part in (
+                _blocks(self.factor, zero, root, corner),
+                _blocks(self.inverse, across, zero, inverse),
+            )
+        )
         return Conditioned(factor, errors, level=self.integrates_level, inverse=inverse, key=key)
 
     def _projected(self, to_train: Tensor) -> tuple[Tensor, Tensor]:

@@ -372,10 +372,7 @@ class Regression(Model):
         each = zip(*self.member_normals(rows, outputs, observation_noise), strict=True)
         batched, weights = [part.is_batch for part in self.parts], self.weights
         normals = [mixed_normal(found, batched, weights) for found in each]
-        transform = self._outcome_transform
-        if transform is not None and output_indices is not None:
-            transform = transform.subset_output(outputs)
-        return _in_units(normals, self.transformed(rows).rows, transform)
+        return self._of_outputs(normals, self.transformed(rows).rows, output_indices)
 
     def member_posterior(
         self,
@@ -393,16 +390,24 @@ class Regression(Model):
         self.eval()
         rows = EmbeddedRows(self.rows_of(X))
         outputs = list(range(self.num_outputs)) if output_indices is None else output_indices
-        batched, normals = [part.is_batch for part in self.parts], []
+        batched = [part.is_batch for part in self.parts]
+        normals: list[MultivariateNormal] = []
         for found in zip(*self.member_normals(rows, outputs, observation_noise), strict=True):
             dense = [normal.lazy_covariance_matrix.to_dense() for normal in found]
             mean = joined([normal.mean for normal in found], batched, -2)
             covariances = to_linear_operator(joined(dense, batched, -3))
             normals.append(ExactMultivariateNormal(mean, covariances))
+        x = self.transformed(rows).rows.unsqueeze(-3)
+        return self._of_outputs(normals, x, output_indices)
+
+    def _of_outputs(
+        self, normals: list[MultivariateNormal], rows: Tensor, output_indices: list[int] | None
+    ) -> Posterior:
+        """Return the posterior of some outputs in their units."""
         transform = self._outcome_transform
         if transform is not None and output_indices is not None:
-            transform = transform.subset_output(outputs)
-        return _in_units(normals, self.transformed(rows).rows.unsqueeze(-3), transform)
+            transform = transform.subset_output(output_indices)
+        return _in_units(normals, rows, transform)
 
     def member_normals(
         self, rows: EmbeddedRows, outputs: list[int], observation_noise: bool | Tensor

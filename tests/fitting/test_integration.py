@@ -250,10 +250,6 @@ class TestKernels:
         assert float(model.weights @ lengthscales) == pytest.approx(5.0, rel=0.01)
         wide = sliced(lengthscale_prior=GammaPrior(2.0, 1.0))
         model = integrate_hyperparameters(make(ScaleKernel(wide)))
-        # The weights of members that differ in the lengthscale alone would be those of the prior.
-        gamma = stats.gamma(2.0)
-        found = values(model, "base_kernel.raw_lengthscale")
-        assert float(model.weights @ found) < gamma.ppf(0.999)
         unit = (wide.distance.squared(ROWS[:T])[0, 1] / scaled(sliced())[0, 1]).sqrt()
         z = torch.linspace(-6, 3, 61, dtype=torch.float64)
         covariances = matern(scaled(sliced()) * (unit / z.exp())[:, None, None].square())
@@ -264,7 +260,9 @@ class TestKernels:
         kernel = sliced() + ScaleKernel(MMDKernel(2, bandwidth=1.0))
         kernel.kernels[1].outputscale = 100.0
         model = integrate_hyperparameters(make(kernel))
-        assert bool((values(model, "base_kernel.kernels.1.raw_outputscale") > 0).all())
+        weights = values(model, "base_kernel.kernels.1.raw_outputscale").log()
+        assert weights.max() - weights.min() > 2
+        assert bool((values(model, "raw_outputscale").diff() != 0).any())
         single = ScaleKernel(sliced()) + ScaleKernel(MMDKernel(2, bandwidth=1.0))
         relative = integrate_hyperparameters(make(single))
         ratios = values(relative, "kernels.1.raw_outputscale").log()
