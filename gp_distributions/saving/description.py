@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import numbers
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -127,8 +127,8 @@ class Description:
         self.objects: list[dict[str, Any]] = []
         self.tensors: list[Tensor] = []
         self.described: list[Any] = []
-        # Maps the id of an object to its number and to the object, which keeps the id unique.
-        self._numbered: dict[int, tuple[int, Any]] = {}
+        # Maps what identifies an object to its number and to the object, which keeps that unique.
+        self._numbered: dict[Hashable, tuple[int, Any]] = {}
 
     def of(self, value: Any, where: str = "") -> Any:
         """Describe an object, a tensor or a plain value.
@@ -176,9 +176,10 @@ class Description:
         )
 
     def _number(self, value: Any, add: Callable[[Any], int]) -> int:
-        if id(value) not in self._numbered:
-            self._numbered[id(value)] = add(value), value
-        return self._numbered[id(value)][0]
+        key = _identity(value)
+        if key not in self._numbered:
+            self._numbered[key] = add(value), value
+        return self._numbered[key][0]
 
     def _add_tensor(self, tensor: Tensor) -> int:
         # Store one element of an expanded axis; restore() expands it, so computations stay shared.
@@ -210,6 +211,17 @@ class Description:
         self.objects.append(entry)
         self.described.append(value)
         return len(self.objects) - 1
+
+
+def _identity(value: Any) -> Hashable:
+    """Return what tells objects apart; of tensors, their place in memory.
+
+    Transforms of BoTorch replace their buffers by views of these whenever they are called, also by
+    another thread.
+    """
+    if not isinstance(value, Tensor) or not value.numel():
+        return id(value)
+    return value.data_ptr(), value.dtype, value.device, tuple(value.shape), value.stride()
 
 
 def restore(objects: Sequence[dict[str, Any]], tensors: Sequence[Tensor]) -> list[Any]:

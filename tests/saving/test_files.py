@@ -66,6 +66,7 @@ from gp_distributions.distances import Fourier
 from gp_distributions.files import read_tensors, write_tensors, written_whole
 from gp_distributions.kernels import Polynomial, PowerExponential, RationalQuadratic
 from gp_distributions.models import ensemble_of
+from gp_distributions.saving.description import Description
 from gp_distributions.saving.files import SavedModelError, load, save
 
 ROWS = as_rows(random_clouds(30, sizes=(5, 12)))
@@ -640,3 +641,11 @@ class TestRefusals:
         )
         with pytest.raises(TypeError, match=r"modules of gpytorch\.GaussianLikelihood"):
             save(model, path)
+
+
+def test_views_of_one_tensor_are_one() -> None:
+    """Transforms of BoTorch replace buffers by views of them, also while another thread saves."""
+    description, tensor = Description(), torch.ones(2)
+    assert description.of(tensor) == description.of(tensor.detach())
+    assert description.of(tensor) != description.of(tensor.clone())
+    assert description.of(torch.ones(4)) != description.of(tensor)
