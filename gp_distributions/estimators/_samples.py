@@ -17,7 +17,7 @@ from gp_distributions.measures.arrays import count_axes, double
 from gp_distributions.measures.gaussians import KINDS, Distributions
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.measures.mixed_inputs import bag_columns, read_column
-from gp_distributions.measures.tables import cells, is_table, names_of, table
+from gp_distributions.measures.tables import Columns, cells, in_order, is_table, names_of, table
 from gp_distributions.measures.targets import check_order
 from gp_distributions.numerics.predictions import refuse_mask
 from gp_distributions.sharding import ShardedClouds
@@ -33,8 +33,8 @@ class DistributionEstimator(BaseEstimator):
     Attributes:
         n_features_in_: Dimension ``d`` of the distributions seen during ``fit``; for mixed inputs, the
             number of columns of the data frame, or of blocks.
-        feature_names_in_: Names of the columns, if ``X`` was an array with names or a data frame with
-            columns of bags beside others.
+        feature_names_in_: Names of the columns, if ``X`` was an array with names, a data frame with
+            columns of bags beside others, or distributions read from frames.
         inputs_: Kind of these distributions: ``"clouds"``, ``"gaussians"`` or ``"mixtures"``; or
             ``"mixed inputs"``.
     """
@@ -101,19 +101,22 @@ class DistributionEstimator(BaseEstimator):
                 f"{tuple(read.batch_shape)}. Reshape your data."
             )
         if reset:
-            self._remember(read.dim)
-        elif read.dim != self.n_features_in_ and self.inputs_ != _MIXED:
+            self._remember(read.dim, read.columns)
+            return read
+        read = in_order(read, tuple(getattr(self, "feature_names_in_", ())) or None, "X")
+        if read.dim != self.n_features_in_ and self.inputs_ != _MIXED:
             raise ValueError(
                 f"X has {read.dim} features, but {type(self).__name__} is expecting "
                 f"{self.n_features_in_} features as input."
             )
         return read
 
-    def _remember(self, features: int) -> None:
-        """Remember the number of features, which have no names."""
+    def _remember(self, features: int, names: Columns = None) -> None:
+        """Remember the number of features, and their names."""
         self.n_features_in_ = features
-        if hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
+        vars(self).pop("feature_names_in_", None)
+        if names:
+            self.feature_names_in_ = np.array(names, dtype=object)
 
 
 def _kind(read: Inputs) -> str:

@@ -12,12 +12,20 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from gp_distributions.measures.arrays import Data, Labels, given_scale, integer
-from gp_distributions.measures.tables import Names, joined_labels
+from gp_distributions.measures.arrays import Data, Labels, Wording, given_scale, integer
+from gp_distributions.measures.tables import (
+    Columns,
+    Names,
+    in_one_order,
+    in_order,
+    joined_labels,
+)
 from gp_distributions.rows.tensors import at, is_tracked, is_wide, joined
 from gp_distributions.warnings import PrecisionWarning, warn
 
 Index: TypeAlias = int | slice | Sequence[int] | Sequence[bool] | npt.NDArray[Any] | Tensor
+# Number of axes, the last, that count coordinates in a tensor of this name.
+_COUNTING = {"points": 1, "mean": 1, "covariance": 2}
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -26,6 +34,7 @@ class Container(ABC):
 
     Attributes:
         labels: Names of the distributions, an array of shape ``batch_shape``, or None.
+        columns: Names of the first coordinates, as read from data frames, or None.
     """
 
     # What one distribution is called in messages.
@@ -33,9 +42,10 @@ class Container(ABC):
     # Names of the tensors, and the number of axes that each has after the batch axes.
     _axes: ClassVar[dict[str, int]]
     # Names of what else is known of all distributions, which has defaults on the class.
-    _known: ClassVar[tuple[str, ...]] = ()
+    _known: ClassVar[tuple[str, ...]] = ("columns",)
 
     labels: Labels | None
+    columns: Columns = None
 
     if not TYPE_CHECKING:  # type checkers know the attributes
 
@@ -76,6 +86,7 @@ class Container(ABC):
     @classmethod
     def _concatenate(cls, parts: Sequence[Self]) -> Self:
         """Concatenate distributions with one batch axis; smaller ones are padded."""
+        parts, _ = in_one_order(parts, Wording("Part"))
         tensors = [joined([getattr(part, name) for part in parts]) for name in cls._axes]
         return cls._unchecked(*tensors, labels=joined_labels(parts), **cls._common(parts))
 
@@ -181,7 +192,7 @@ class Container(ABC):
             )
         if like._num_normals != self._num_normals:
             raise TypeError(f"Expected like with normals as in {self!r}, got {like!r}.")
-        like = like.to(device=self.device, dtype=self.dtype)
+        like = in_order(like, self.columns, "like").to(device=self.device, dtype=self.dtype)
         return self._scaled(*like._centre_and_scale(scale))
 
     def _centre_and_scale(self, scale: Data | None) -> tuple[Tensor, Tensor]:
@@ -232,6 +243,17 @@ class Container(ABC):
         labels = None if self.labels is None else self.labels[..., key]
         return self._alike(*self._at(key), labels=labels)
 
+    def _select(self, columns: Sequence[str]) -> Self:
+        """Return the distributions with their named coordinates in another order."""
+        assert self.columns is not None
+        rest = range(len(columns), self.dim)
+        order = [*map(self.columns.index, columns), *rest]
+        moved = dict(zip(self._axes, self._tensors, strict=True))
+        for name, count in _COUNTING.items():
+            for axis in range(count if name in moved else 0):
+                moved[name] = moved[name][(..., order, *[slice(None)] * axis)]
+        return self._alike(*moved.values(), columns=tuple(columns))
+
     def _at(self, key: slice | npt.NDArray[np.intp]) -> list[Tensor]:
         return [
             tensor[(..., key, *[slice(None)] * axes)]
@@ -256,11 +278,12 @@ class Container(ABC):
         return self._alike(*tensors)
 
     def __repr__(self) -> str:
+        known = self._knowledge | {"columns": None}
         parts = [
             _counted(" x ".join(map(str, self.batch_shape)) or "1", self._noun),
             *self._details(),
             f"d={self.dim}",
-            *(name if v is True else f"{name}={v}" for name, v in self._knowledge.items() if v),
+            *(name if v is True else f"{name}={v}" for name, v in known.items() if v),
             str(self.dtype).removeprefix("torch."),
             *([] if self.device.type == "cpu" else [str(self.device)]),
         ]

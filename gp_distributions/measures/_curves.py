@@ -30,6 +30,7 @@ from gp_distributions.measures.arrays import (
     integer,
     point_array,
 )
+from gp_distributions.measures.tables import in_one_order
 
 # How deep the lines of a geometry lie in its coordinates, and whether they are closed.
 _LINES = {
@@ -108,7 +109,7 @@ def read_curves(
     atoms: int | None,
     normals: Normals,
     labels: Labels | None,
-) -> tuple[Clouds, int]:
+) -> tuple[Clouds, dict[str, Any]]:
     """Read curves as vertices weighted by arc length, or as points at equal distances along the curve.
 
     If normals are computed, the middles of segments take the place of vertices.
@@ -122,12 +123,14 @@ def read_curves(
 
     Returns:
         Clouds, a ``B x n x d`` tensor of points, or of points and normals, a ``B x n`` tensor of
-        normalised weights, and the total lengths or areas; and the number of columns of normals.
+        normalised weights, and the total lengths or areas; and what else is known of them: names of
+        coordinates, and the number of columns of normals.
 
     Raises:
         ValueError: If a curve has fewer than two vertices or no length, or has no normals.
     """
     wording = Wording("Curve", "arc lengths", labels)
+    curves, columns = in_one_order(curves, wording)
     read = [curve_lines(c, wording((i,)), closed=closed) for i, c in enumerate(curves)]
     arrays = point_arrays((lines.vertices for lines in read), wording)
     vertices, given = with_given(arrays, normals, atoms, wording)
@@ -146,7 +149,7 @@ def read_curves(
         if count is not None:
             placed = _equally_spaced(points, ends, lengths, count, closed=lines.closed)
         shapes.append(Shape(points, shares, (points + ends) / 2, lengths, found, placed))
-    return atoms_of(shapes, given, wording)
+    return atoms_of(shapes, given, columns, wording)
 
 
 def _equally_spaced(

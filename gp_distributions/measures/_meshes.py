@@ -34,6 +34,7 @@ from gp_distributions.measures.arrays import (
     real_array,
     to_tensor,
 )
+from gp_distributions.measures.tables import in_one_order
 
 
 def mesh_arrays(mesh: Any, name: str) -> tuple[Data, Data]:
@@ -120,7 +121,7 @@ def read_meshes(
     seed: int | np.random.Generator,
     normals: Normals,
     labels: Labels | None,
-) -> tuple[Clouds, int]:
+) -> tuple[Clouds, dict[str, Any]]:
     """Read meshes as vertices weighted by area, or as points drawn from equal parts of the surface.
 
     If normals are computed, the middles of triangles take the place of vertices.
@@ -135,7 +136,8 @@ def read_meshes(
 
     Returns:
         Clouds, a ``B x n x d`` tensor of points, or of points and normals, a ``B x n`` tensor of
-        normalised weights, and the total lengths or areas; and the number of columns of normals.
+        normalised weights, and the total lengths or areas; and what else is known of them: names of
+        coordinates, and the number of columns of normals.
 
     Raises:
         ValueError: If faces are not triangles, refer to a vertex that does not exist, or have no area,
@@ -143,7 +145,8 @@ def read_meshes(
     """
     wording = Wording("Mesh", "areas", labels)
     read = [mesh_arrays(mesh, wording((i,))) for i, mesh in enumerate(meshes)]
-    arrays = point_arrays((points for points, _ in read), wording)
+    given_points, columns = in_one_order((points for points, _ in read), wording)
+    arrays = point_arrays(given_points, wording)
     vertices, given = with_given(arrays, normals, atoms, wording)
     draws = None
     if atoms is not None:
@@ -164,7 +167,7 @@ def read_meshes(
         if draws is not None:
             placed = _sampled(corners, areas, torch.from_numpy(draws[i]).to(points))
         shapes.append(Shape(points, shares, corners.mean(1), areas, found, placed))
-    return atoms_of(shapes, given, wording)
+    return atoms_of(shapes, given, columns, wording)
 
 
 def _triangles(given: Data, points: Tensor, name: str) -> Tensor:

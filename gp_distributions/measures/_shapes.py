@@ -23,6 +23,7 @@ from gp_distributions.measures.arrays import (
     to_tensors,
     validated,
 )
+from gp_distributions.measures.tables import Columns
 from gp_distributions.numerics.linear_algebra import upper_triangle
 
 
@@ -115,8 +116,8 @@ class Shape(NamedTuple):
 
 
 def atoms_of(
-    shapes: Sequence[Shape], given: Sequence[Tensor], wording: Wording
-) -> tuple[Clouds, int]:
+    shapes: Sequence[Shape], given: Sequence[Tensor], columns: Columns, wording: Wording
+) -> tuple[Clouds, dict[str, Any]]:
     """Return vertices, or placed points, or the middles of parts if their normals are computed.
 
     Unlike a vertex, a segment or triangle has one normal, also beside sharp edges.
@@ -124,11 +125,12 @@ def atoms_of(
     Args:
         shapes: The shapes.
         given: The normals of their vertices, or none.
+        columns: The names of coordinates, or None.
         wording: Names of the shapes in error messages.
 
     Returns:
         Clouds, a ``B x n x d`` tensor of points, or of points and normals, a ``B x n`` tensor of
-        normalised weights, and the total lengths or areas; and the number of columns of normals.
+        normalised weights, and the total lengths or areas; and what else is known of them.
 
     Raises:
         ValueError: If a shape has no length or area, or a normal is not of length one.
@@ -143,12 +145,13 @@ def atoms_of(
         marks = [mark[on] for mark, (_, on) in zip(marks, placed, strict=False)]
     elif normals[0] is not None:
         points, weights, mass = validated(pad_arrays(middles), pad_arrays(sizes), wording)
+    known = {"geometric": True, "columns": columns}
     if not marks:
-        return (points, weights, mass), 0
+        return (points, weights, mass), known
     padded = pad_arrays(marks)
     points = torch.cat([points, padded], dim=-1)
     check_normals(points, weights, padded.shape[-1], wording)
-    return (points, weights, mass), padded.shape[-1]
+    return (points, weights, mass), known | {"num_normals": padded.shape[-1]}
 
 
 def normalised(normals: Tensor, dim: int) -> Tensor:

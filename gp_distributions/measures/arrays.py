@@ -233,7 +233,7 @@ def count_axes(value: Any) -> int:
         value = value.tolist()
     if isinstance(value, list | tuple):
         return 1 + (count_axes(value[0]) if value else 0)
-    return int(getattr(value, "ndim", 0))
+    return len(getattr(value, "shape", ()))
 
 
 def object_array(values: list[Any]) -> npt.NDArray[Any]:

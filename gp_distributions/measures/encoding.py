@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self, TypeAlias
 
 import torch
@@ -15,6 +15,7 @@ from gp_distributions.measures.arrays import integer, object_array
 from gp_distributions.measures.covariates import Covariates, Level
 from gp_distributions.measures.gaussians import KINDS, GaussianMixtures, Gaussians
 from gp_distributions.measures.point_clouds import PointClouds
+from gp_distributions.measures.tables import Columns, in_order
 from gp_distributions.rows.layout import Block, Slots, select_columns
 
 # Up to this many levels, text is taken for categories without question.
@@ -178,6 +179,7 @@ class MixedEncoding:
 
     Attributes:
         blocks: For each block by name, its kind and dimension, or how its covariates are encoded.
+        names: For each block of distributions by name, the names of its coordinates, or None.
 
     Example:
         >>> from gp_distributions import MixedInputs, PointClouds
@@ -190,6 +192,7 @@ class MixedEncoding:
     """
 
     blocks: Mapping[str, Block | CovariateEncoding]
+    names: Mapping[str, Columns] = field(default_factory=dict)
 
     @classmethod
     def learn(cls, parts: Mapping[str, Part]) -> MixedEncoding:
@@ -210,7 +213,8 @@ class MixedEncoding:
                 if isinstance(part, Covariates)
                 else _block(part)
                 for name, part in parts.items()
-            }
+            },
+            {n: part.columns for n, part in parts.items() if not isinstance(part, Covariates)},
         )
 
     @property
@@ -254,7 +258,7 @@ class MixedEncoding:
         dtype, device = common_dtype_and_device(parts)
         rows: dict[str, Tensor] = {}
         for name, block in self.blocks.items():
-            part = parts[name]
+            part = in_order(parts[name], self.names.get(name), f"Block {name!r}")
             if isinstance(block, CovariateEncoding) and isinstance(part, Covariates):
                 rows[name] = block.encode(part, name).to(device, dtype)
             elif isinstance(part, Covariates) or _block(part) != block:

@@ -31,7 +31,7 @@ from gp_distributions.warnings import MissingWarning, warn
 def read_frame(
     frame: Any,
     bag: str,
-    columns: str | Sequence[str],
+    names: Sequence[str],
     weight: str | None,
     kind: str | None,
     missing: str | None,
@@ -48,7 +48,6 @@ def read_frame(
     """
     if missing not in (None, "drop"):
         raise ValueError(f'Expected missing to be None or "drop", got {missing!r}.')
-    names = [columns] if isinstance(columns, str) else list(columns)
     if not names:
         raise ValueError("Expected at least one column of coordinates, got none.")
     given = names if weight is None else [*names, weight]
@@ -154,18 +153,18 @@ def read_fractions(
     bag: str | None,
     name: str | None,
     columns: Sequence[str] | None,
-) -> tuple[Clouds, Labels | None]:
+) -> tuple[Clouds, Labels | None, tuple[Any, ...] | None]:
     """Read recipes, whose atoms are the ingredients of which they have some.
 
     Returns:
-        A ``B x n x d`` tensor of properties, a ``B x n`` tensor of fractions, their sums before, and
-        the labels of the recipes.
+        A ``B x n x d`` tensor of properties, a ``B x n`` tensor of fractions and their sums before; the
+        labels of the recipes; and the names of properties.
 
     Raises:
         TypeError: If ``ingredients`` is a frame of names that are not known.
         ValueError: If an ingredient is unknown or occurs twice, or fractions are invalid.
     """
-    names, properties = read_ingredients(ingredients, name, columns)
+    names, properties, chosen = read_ingredients(ingredients, name, columns)
     labels: Labels | None = None
     if is_table(fractions):
         read = table(table(fractions), [] if bag is None else [bag])
@@ -187,13 +186,14 @@ def read_fractions(
     recipe, ingredient = values.nonzero(as_tuple=True)
     sizes = (values > 0).sum(-1)
     wording = Wording("Recipe", "fractions", labels)
-    return padded(atoms[ingredient], values[recipe, ingredient], sizes, wording), labels
+    clouds = padded(atoms[ingredient], values[recipe, ingredient], sizes, wording)
+    return clouds, labels, tuple(chosen) or None
 
 
 def read_ingredients(
     ingredients: Any, name: str | None, columns: Sequence[str] | None
-) -> tuple[list[Any], Any]:
-    """Return the names and an ``N x d`` array of the properties of ingredients.
+) -> tuple[list[Any], Any, list[Any]]:
+    """Return the names of ingredients, an ``N x d`` array of their properties, and the names of these.
 
     Args:
         ingredients: A data frame with a row for each ingredient, or an ``N x d`` array.
@@ -228,7 +228,7 @@ def read_ingredients(
             f"Ingredient {names[row]!r}: expected finite properties, got {values[row, place].item()} "
             f"in column {which}."
         )
-    return names, properties
+    return names, properties, chosen
 
 
 def _matrix(frame: Table, columns: Sequence[Any]) -> Any:

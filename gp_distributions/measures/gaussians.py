@@ -10,7 +10,10 @@ import torch
 from torch import Tensor
 
 from gp_distributions.measures._bags import pad_arrays
-from gp_distributions.measures._container import Container, WeightedContainer
+from gp_distributions.measures._container import (
+    Container,
+    WeightedContainer,
+)
 from gp_distributions.measures.arrays import (
     Data,
     Name,
@@ -26,6 +29,7 @@ from gp_distributions.measures.arrays import (
     validated,
 )
 from gp_distributions.measures.point_clouds import PointClouds
+from gp_distributions.measures.tables import in_one_order, in_order
 from gp_distributions.rows.clouds import pad_rows
 from gp_distributions.rows.layout import (
     join_gaussians,
@@ -86,9 +90,11 @@ class GaussianMixtures(WeightedContainer):
     covariance: Tensor
 
     def __init__(self, mean: Data, covariance: Data, weights: Data | None = None) -> None:
+        (mean,), columns = in_one_order([mean], _MIXTURE)
         given = [mean, covariance, *([] if weights is None else [weights])]
         means, covariances, *rest = moments(given, "K, d")
-        self._fill(*valid_mixtures(means, covariances, *(rest or [equal_weights(means)])))
+        weighted = valid_mixtures(means, covariances, *(rest or [equal_weights(means)]))
+        self._fill(*weighted, columns=columns)
         self._warn()
 
     @classmethod
@@ -112,7 +118,12 @@ class GaussianMixtures(WeightedContainer):
             >>> GaussianMixtures.from_list([one, two])
             GaussianMixtures(2 mixtures, 1-2 components, d=1, float64)
         """
-        read = [moments(m, "K, d", f"Mixture {i}: ") for i, m in enumerate(mixtures)]
+        given = list(mixtures)
+        means, columns = in_one_order((mean for mean, *_ in given), _MIXTURE)
+        read = [
+            moments([mean, *rest], "K, d", f"Mixture {i}: ")
+            for i, (mean, (_, *rest)) in enumerate(zip(means, given, strict=True))
+        ]
         if not read:
             raise ValueError("Expected at least one mixture, got an empty list.")
         dim = read[0][0].shape[-1]
@@ -121,7 +132,8 @@ class GaussianMixtures(WeightedContainer):
                 raise ValueError(
                     f"Mixture {i}: expected means of shape (K, {dim}), got {tuple(mean.shape)}."
                 )
-        return cls._read(*valid_mixtures(*map(pad_arrays, zip(*read, strict=True))))
+        padded = map(pad_arrays, zip(*read, strict=True))
+        return cls._read(*valid_mixtures(*padded), columns=columns)
 
     @classmethod
     def unpack(cls, rows: Data, dim: int) -> GaussianMixtures:
@@ -199,7 +211,8 @@ class GaussianMixtures(WeightedContainer):
         moved = moved + self.mean.detach().unsqueeze(-2)
         index = chosen[..., None, :, None].expand(*self.batch_shape, 1, count, self.dim)
         points = moved.gather(-3, index).squeeze(-3)
-        return PointClouds._unchecked(points, equal_weights(points), labels=self.labels)
+        known = {"labels": self.labels, "columns": self.columns}
+        return PointClouds._unchecked(points, equal_weights(points), **known)
 
     def _components(self) -> tuple[Tensor, Tensor, Tensor]:
         return self.mean, self.covariance.diagonal(dim1=-2, dim2=-1), self.weights
@@ -239,7 +252,8 @@ def moments(given: Sequence[Data], axes: str, prefix: str = "") -> list[Tensor]:
         if tuple(array.shape) != expected:
             raise ValueError(
                 f"{name}: expected shape {expected} for a mean of shape {shape}, got "
-                f"{tuple(array.shape)}. Pass variances as torch.diag_embed(variances)."
+                f"{tuple(array.shape)}. Pass variances as torch.diag_embed(variances), and n numbers, "
+                "which are one mean in n dimensions, as an array of shape (n, 1)."
             )
     return to_tensors(arrays)
 
@@ -328,8 +342,9 @@ class Gaussians(Container):
     covariance: Tensor
 
     def __init__(self, mean: Data, covariance: Data) -> None:
+        (mean,), columns = in_one_order([mean], _GAUSSIAN)
         means, covariances = moments([mean, covariance], "d")
-        self._fill(*valid_gaussians(means, covariances))
+        self._fill(*valid_gaussians(means, covariances), columns=columns)
         self._warn()
 
     @classmethod
@@ -340,7 +355,8 @@ class Gaussians(Container):
 
         Args:
             mean: A ``batch_shape x d`` tensor or array of means, or a data frame with a column for each
-                coordinate.
+                coordinate; ``n`` numbers, such as a column of it, are the means of ``n`` Gaussians in
+                one dimension.
             std: The standard deviations, in the same shape and units; zero for exact numbers.
 
         Returns:
@@ -357,7 +373,13 @@ class Gaussians(Container):
             >>> Gaussians.from_mean_std(table[["x"]], table[["x_err"]]).covariance.flatten()
             tensor([0.0100, 0.0000], dtype=torch.float64)
         """
+        (mean,), columns = in_one_order([mean], _GAUSSIAN)
+        (std,), others = in_one_order([std], _GAUSSIAN)
+        if {*(columns or ())} & {*(others or ())}:  # not x and x_err
+            std = in_order(std, columns, "Std")
         means, deviations = to_tensors([real_array(mean, "Mean"), real_array(std, "Std")])
+        if means.dim() == deviations.dim() == 1:
+            means, deviations = means.unsqueeze(-1), deviations.unsqueeze(-1)
         if means.shape != deviations.shape:
             raise ValueError(
                 f"Std: expected shape {tuple(means.shape)}, that of the mean, got "
@@ -365,7 +387,8 @@ class Gaussians(Container):
             )
         known, expected = deviations.isfinite() & (deviations >= 0), "a standard deviation >= 0"
         check_entries(known, deviations, Wording("Gaussian"), expected, " in coordinate {}")
-        return cls(means, torch.diag_embed(deviations.square()))
+        gaussians = valid_gaussians(means, torch.diag_embed(deviations.square()))
+        return cls._read(*gaussians, columns=columns)
 
     @classmethod
     def from_clouds(cls, clouds: PointClouds) -> Gaussians:
@@ -392,7 +415,7 @@ class Gaussians(Container):
         centred = clouds.points - mean.unsqueeze(-2)
         covariance = centred.mT @ (weights.unsqueeze(-1) * centred)
         covariance = (covariance + covariance.mT) / 2
-        return cls._unchecked(mean, covariance, labels=clouds.labels)
+        return cls._unchecked(mean, covariance, labels=clouds.labels, columns=clouds.columns)
 
     @classmethod
     def unpack(cls, rows: Data, dim: int) -> Gaussians:
@@ -438,7 +461,8 @@ class Gaussians(Container):
         """
         mean, covariance = self.mean.unsqueeze(-2), self.covariance.unsqueeze(-3)
         weights = mean.new_ones(mean.shape[:-1])
-        return GaussianMixtures._unchecked(mean, covariance, weights, labels=self.labels)
+        known = {"labels": self.labels, "columns": self.columns}
+        return GaussianMixtures._unchecked(mean, covariance, weights, **known)
 
     def sample(self, n: int, *, seed: int | torch.Generator = 0) -> PointClouds:
         """Draw independent points from each Gaussian, without gradients.

@@ -16,6 +16,7 @@ from gp_distributions.measures.encoding import MixedEncoding
 from gp_distributions.measures.gaussians import KINDS, Distributions
 from gp_distributions.measures.mixed_inputs import MixedInputs
 from gp_distributions.measures.point_clouds import PointClouds
+from gp_distributions.measures.tables import Columns, in_order
 from gp_distributions.measures.targets import as_targets, as_variances, check_order, read_labels
 from gp_distributions.rows.tensors import check_content
 
@@ -57,26 +58,31 @@ def kind_of(X: Distributions | Tensor) -> str | None:
 
 @dataclass(frozen=True)
 class AtomEncoding:
-    """The kinds of atoms in the order of training clouds, and whether weights are masses.
+    """The kinds of atoms and names of coordinates in training, and whether weights are masses.
 
     Attributes:
         kind_names: The kinds, whose places the last coordinates of atoms hold; empty if there are none.
         masses: Whether rows hold masses in place of weights that sum to one.
+        columns: The names of coordinates, or None.
     """
 
     kind_names: KindNames = ()
     masses: bool = False
+    columns: Columns = None
 
-    def rows(self, X: PointClouds) -> Tensor:
-        """Return the rows of clouds, ``batch_shape x m*(d+1)``.
+    def rows(self, X: Distributions) -> Tensor:
+        """Return the rows of distributions, ``batch_shape x width``.
 
         Raises:
-            ValueError: If the clouds have no kinds, or an atom has another kind.
+            ValueError: If coordinates have other names; clouds have no kinds, or an atom has another
+                kind.
         """
-        clouds = X._with_kind_names(self.kind_names)
-        if self.masses:
-            clouds = PointClouds._unchecked(clouds.points, clouds.masses)
-        return clouds.pack()
+        given = in_order(X, self.columns, "X")
+        if isinstance(given, PointClouds):
+            given = given._with_kind_names(self.kind_names)
+            if self.masses:
+                given = PointClouds._unchecked(given.points, given.masses)
+        return as_rows(given)
 
 
 Inputs: TypeAlias = Distributions | MixedInputs
@@ -97,7 +103,7 @@ def input_rows(X: Inputs | Tensor, encoding: Encoding | None = None) -> Tensor:
     """
     if isinstance(X, MixedInputs) and encoding is not None:
         return X.pack(encoding)  # type: ignore[arg-type]
-    if isinstance(X, PointClouds) and isinstance(encoding, AtomEncoding):
+    if isinstance(X, Distributions) and isinstance(encoding, AtomEncoding):
         return encoding.rows(X)
     return as_rows(X)  # type: ignore[arg-type]
 
@@ -109,10 +115,11 @@ def distributions_of(X: object) -> dict[str, Distributions]:
 
 
 def encoding_of(train_X: object) -> Encoding | None:
-    """Return the encoding that mixed inputs, or clouds of atoms with kinds, define, or None."""
-    if isinstance(train_X, PointClouds) and train_X.kind_names:
-        return AtomEncoding(train_X.kind_names)
-    return train_X.encoding if isinstance(train_X, MixedInputs) else None
+    """Return the encoding that mixed inputs, and kinds and names of coordinates, define, or None."""
+    if isinstance(train_X, MixedInputs):
+        return train_X.encoding
+    kinds, columns = (getattr(train_X, name, None) for name in ("kind_names", "columns"))
+    return AtomEncoding(kinds or (), columns=columns) if kinds or columns else None
 
 
 # Number of inputs in a piece of data in memory. Sums depend on it in the last bits, so it is fixed.

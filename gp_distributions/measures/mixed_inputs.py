@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from gp_distributions.measures._container import Container, Index, resolve
-from gp_distributions.measures.arrays import Labels, count_axes, double, is_missing
+from gp_distributions.measures.arrays import Labels, Wording, count_axes, double, is_missing
 from gp_distributions.measures.covariates import Covariates
 from gp_distributions.measures.encoding import MixedEncoding, Part, common_dtype_and_device
 from gp_distributions.measures.point_clouds import PointClouds
@@ -21,6 +21,7 @@ from gp_distributions.measures.tables import (
     cells,
     check_names,
     column,
+    in_one_order,
     index_names,
     table,
 )
@@ -336,8 +337,10 @@ def _common_names(blocks: Mapping[str, Any], parts: Mapping[str, Part]) -> Names
 
 def read_column(entries: list[Any], names: Names | None = None) -> PointClouds:
     """Read the entries of a column of bags, in double precision."""
+    entries, columns = in_one_order(entries, Wording())
     bags = [double(entry, f"Bag {i}") for i, entry in enumerate(entries)]
-    return PointClouds.from_list(bags, labels=None if names is None else names.labels)
+    clouds = PointClouds.from_list(bags, labels=None if names is None else names.labels)
+    return clouds._alike(*clouds._tensors, columns=columns)
 
 
 def bag_columns(frame: Table) -> dict[Any, list[Any]]:

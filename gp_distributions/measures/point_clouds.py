@@ -39,7 +39,7 @@ from gp_distributions.measures.arrays import (
     validated,
 )
 from gp_distributions.measures.frames import read_fractions, read_frame
-from gp_distributions.measures.tables import listed
+from gp_distributions.measures.tables import in_one_order, listed
 from gp_distributions.rows.clouds import join_rows, pad_rows, split_rows
 
 
@@ -100,7 +100,7 @@ class PointClouds(WeightedContainer):
     _noun: ClassVar[str] = "cloud"
     _part: ClassVar[str] = "atom"
     _axes: ClassVar[dict[str, int]] = {"points": 2, "weights": 1, "mass": 0}
-    _known: ClassVar[tuple[str, ...]] = ("num_normals", "kind_names", "geometric")
+    _known: ClassVar[tuple[str, ...]] = ("columns", "num_normals", "kind_names", "geometric")
 
     points: Tensor
     mass: Tensor
@@ -117,10 +117,12 @@ class PointClouds(WeightedContainer):
         geometric: bool = False,
         num_normals: int = 0,
     ) -> None:
-        read = read_arrays(points, weights)
+        (given,), columns = in_one_order([points], Wording())
+        read = read_arrays(given, weights)
         check_normals(*read[:2], num_normals, Wording())
         marked, names = with_kinds(read, kinds, Wording())
-        self._fill(*marked, geometric=geometric, num_normals=num_normals, kind_names=names)
+        known = {"geometric": geometric, "num_normals": num_normals, "columns": columns}
+        self._fill(*marked, kind_names=names, **known)
         self._warn()
 
     def _fill(self, *tensors: Tensor, **known: Any) -> None:
@@ -220,6 +222,8 @@ class PointClouds(WeightedContainer):
             ['ann', 'bob']
         """
         items, names = listed(bags, "bag", labels)
+        wording = Wording(labels=names)
+        items, columns = in_one_order(items, wording)
         clouds = [item for item in items if isinstance(item, PointClouds)]
         whole = bool(clouds) and len(clouds) == len(items)
         common = cls._common(clouds) if whole else {}
@@ -232,14 +236,13 @@ class PointClouds(WeightedContainer):
         read = read_bags(items, weights, names)
         num_normals = num_normals or common.get("num_normals", 0)
         geometric = geometric or common.get("geometric", False)
-        wording = Wording(labels=names)
         check_normals(*read[:2], num_normals, wording)
         read, kind_names = with_listed_kinds(read, kinds, wording, [*map(len, items)])
         if whole:
             masses = torch.stack([cloud.mass for cloud in clouds])
             read = read[0], read[1], masses.to(read[1])
         known = {"kind_names": kind_names, "geometric": geometric, "num_normals": num_normals}
-        return cls._read(*read, labels=names, **known)
+        return cls._read(*read, labels=names, columns=columns, **known)
 
     @classmethod
     def from_ragged(
@@ -279,8 +282,9 @@ class PointClouds(WeightedContainer):
             tensor([1., 2.], dtype=torch.float64)
         """
         names = None if labels is None else np.array(labels)
-        read, kind_names = read_ragged(points, offsets, weights, kinds, names)
-        return cls._read(*read, labels=names, kind_names=kind_names)
+        (given,), columns = in_one_order([points], Wording())
+        read, kind_names = read_ragged(given, offsets, weights, kinds, names)
+        return cls._read(*read, labels=names, columns=columns, kind_names=kind_names)
 
     @classmethod
     def from_frame(
@@ -326,8 +330,9 @@ class PointClouds(WeightedContainer):
             >>> clouds.labels.tolist()
             ['a', 'b']
         """
-        read, labels, names = read_frame(frame, bag, columns, weight, kind, missing)
-        return cls._read(*read, labels=labels, kind_names=names)
+        given = (columns,) if isinstance(columns, str) else tuple(columns)
+        read, labels, names = read_frame(frame, bag, given, weight, kind, missing)
+        return cls._read(*read, labels=labels, columns=given, kind_names=names)
 
     @classmethod
     def from_fractions(
@@ -376,8 +381,8 @@ class PointClouds(WeightedContainer):
             >>> clouds.labels.tolist(), clouds.points[1, 0].tolist()
             (['roux', 'dust'], [1.0, 1.0])
         """
-        read, labels = read_fractions(fractions, ingredients, bag, name, columns)
-        return cls._read(*read, labels=labels)
+        read, labels, names = read_fractions(fractions, ingredients, bag, name, columns)
+        return cls._read(*read, labels=labels, columns=names)
 
     @classmethod
     def from_anndata(
@@ -418,7 +423,8 @@ class PointClouds(WeightedContainer):
             >>> clouds = PointClouds.from_anndata(adata, sample="donor", rep=genes)  # doctest: +SKIP
         """
         read, labels = read_cells(adata, sample, rep, layer)
-        return cls._read(*read, labels=labels)
+        genes = None if isinstance(rep, str) else tuple(rep)
+        return cls._read(*read, labels=labels, columns=genes)
 
     @classmethod
     def from_images(cls, images: Data) -> PointClouds:
@@ -517,8 +523,8 @@ class PointClouds(WeightedContainer):
         Charon and Trouvé 2013 (without orientation).
         """
         items, labels = listed(curves, "curve")
-        read, count = read_curves(items, closed=closed, atoms=atoms, normals=normals, labels=labels)
-        return cls._read(*read, labels=labels, geometric=True, num_normals=count)
+        read, known = read_curves(items, closed=closed, atoms=atoms, normals=normals, labels=labels)
+        return cls._read(*read, labels=labels, **known)
 
     @classmethod
     def from_meshes(
@@ -585,8 +591,8 @@ class PointClouds(WeightedContainer):
         """
         items, labels = listed(meshes, "mesh")
         labels = stems(items) if labels is None else labels
-        read, count = read_meshes(items, atoms=atoms, seed=seed, normals=normals, labels=labels)
-        return cls._read(*read, labels=labels, geometric=True, num_normals=count)
+        read, known = read_meshes(items, atoms=atoms, seed=seed, normals=normals, labels=labels)
+        return cls._read(*read, labels=labels, **known)
 
     @classmethod
     def unpack(cls, rows: Data, dim: int) -> PointClouds:

@@ -97,7 +97,7 @@ def surroundings(
         found = torch.nn.functional.pad(found, (0, 0, 0, shape[-1] - width))
         parts.append(found)
     described = torch.cat(parts).reshape(*shape, -1)
-    return clouds._alike(described, clouds.weights, clouds.mass, geometric=True)
+    return clouds._alike(described, clouds.weights, clouds.mass, geometric=True, columns=None)
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,10 @@ from typing import Any, TypeAlias
 import narwhals as nw
 import numpy as np
 
-from gp_distributions.measures.arrays import Labels, object_array
+from gp_distributions.measures.arrays import Labels, Name, object_array
 
+# The names of coordinates, if they have some.
+Columns: TypeAlias = tuple[str, ...] | None
 Table: TypeAlias = "nw.DataFrame[Any]"
 
 
@@ -70,6 +72,39 @@ def _from_native(data: Any) -> Any:
     if hasattr(type(data), "__arrow_c_array__") and hasattr(type(data), "column_names"):
         return nw.from_arrow(data, backend="pyarrow")  # a record batch of PyArrow
     return nw.from_native(data, pass_through=True)
+
+
+def in_one_order(items: Iterable[Any], name: Name) -> tuple[list[Any], Columns]:
+    """Return frames and distributions with named columns in the order of the first, and the names.
+
+    Raises:
+        ValueError: If one has other columns; the message begins with its name.
+    """
+    found, columns = [], None
+    for i, item in enumerate(items):
+        given = table(item) if hasattr(item, "columns") and is_table(item) else item
+        found.append(in_order(given, columns, name((i,))))
+        columns = columns or _names_of(given)
+    return found, columns
+
+
+def in_order(item: Any, columns: Columns, where: str) -> Any:
+    """Return a table or distributions with their columns in a given order, if both have names.
+
+    Raises:
+        ValueError: If the columns are others, or clouds with normals have another order.
+    """
+    names = _names_of(item)
+    if columns is None or names is None or names == columns:
+        return item
+    if sorted(names) != sorted(columns) or getattr(item, "num_normals", 0):
+        raise ValueError(f"{where}: expected the columns {[*columns]}, got {[*names]}.")
+    return item.select(columns) if isinstance(item, nw.DataFrame) else item._select(columns)
+
+
+def _names_of(item: Any) -> Columns:
+    columns = tuple(getattr(item, "columns", None) or ())
+    return columns if columns and all(isinstance(each, str) for each in columns) else None
 
 
 def listed(

@@ -78,12 +78,15 @@ def _mixed(model: DistributionGP | SparseDistributionGP) -> MixedEncoding | None
     Raises:
         ValueError: If its atoms have kinds.
     """
-    if isinstance(model.encoding, AtomEncoding):
+    encoding = model.encoding
+    if not isinstance(encoding, AtomEncoding):
+        return encoding
+    if encoding.kind_names or encoding.masses:
         raise ValueError(
             "Expected a model of atoms without kinds and masses. Use model.predict_atoms and "
             "model.contributions, which say what each atom adds."
         )
-    return model.encoding
+    return None
 
 
 def distributions(model: DistributionGP | SparseDistributionGP) -> Distributions:

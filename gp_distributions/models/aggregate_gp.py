@@ -131,7 +131,7 @@ class AggregateGP(AtomPredictions, DistributionGP):
         if covar_module.total:
             mean_module = mean_module or ZeroMean()
             if isinstance(data.X, PointClouds):
-                data = replace(data, encoding=AtomEncoding(data.X.kind_names, masses=True))
+                data = replace(data, encoding=AtomEncoding(data.X.kind_names, True, data.X.columns))
         if aggregate == "draw":
             if likelihood is not None or data.variances is not None or sampling_noise:
                 raise ValueError(

@@ -104,7 +104,7 @@ class SparseAggregateGP(AtomPredictions, SparseDistributionGP):
             kinds=kinds,
         )
         super().__init__(
-            replace(data, encoding=AtomEncoding(X.kind_names, masses=aggregate == "sum")),
+            replace(data, encoding=AtomEncoding(X.kind_names, aggregate == "sum", X.columns)),
             None,
             covar_module,
             likelihood=likelihood,

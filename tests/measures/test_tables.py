@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import torch
 from sklearn.model_selection import KFold, cross_val_score
@@ -15,7 +16,11 @@ from gp_distributions import (
     ClassificationGP,
     DistributionGP,
     DistributionGPRegressor,
+    EmbeddingTransformer,
+    GaussianMixtures,
+    Gaussians,
     MixedInputs,
+    MMDKernel,
     PointClouds,
     SparseDistributionGP,
 )
@@ -202,3 +207,85 @@ class TestFolds:
             model.fit(X, y[::-1])
         for given in (y, pd.Series(Y)):
             assert np.isfinite(cross_val_score(model, X, given, cv=FOLDS)).all()
+
+
+class TestColumns:
+    """Coordinates that frames name in unlike orders."""
+
+    FRAMES: ClassVar[list[pd.DataFrame]] = [
+        pd.DataFrame(np.random.default_rng(seed).normal(size=(4, 2)) * [1, 30], columns=["x", "y"])
+        for seed in range(6)
+    ]
+    SWAPPED: ClassVar[list[pd.DataFrame]] = [frame[["y", "x"]] for frame in FRAMES]
+    MADE: ClassVar[dict[str, Any]] = {
+        "list": PointClouds.from_list,
+        "curves": PointClouds.from_curves,
+        "meshes": lambda frames: PointClouds.from_meshes([(f, [[0, 1, 2]]) for f in frames]),
+        "single": lambda frames: PointClouds.from_list([*map(PointClouds, frames)]),
+        "long": lambda frames: PointClouds.from_frame(
+            pd.concat(
+                [*map(as_pandas, frames)], keys=range(len(frames)), names=["bag", "row"]
+            ).reset_index(),
+            bag="bag",
+            columns=[*as_pandas(frames[0]).columns],
+        ),
+        "ragged": lambda frames: PointClouds.from_ragged(
+            pa.concat_tables(map(pa.Table.from_pandas, map(as_pandas, frames))),
+            range(0, 4 * len(frames) + 1, 4),
+        ),
+        "gaussians": lambda frames: Gaussians.from_mean_std(frames[0], as_pandas(frames[0]) ** 2),
+        "mixtures": lambda frames: GaussianMixtures.from_list(
+            [(f, np.broadcast_to(np.eye(2), (4, 2, 2)), [1] * 4) for f in frames]
+        ),
+        "mixed": lambda frames: MixedInputs(cells=PointClouds.from_list(frames)),
+        "cells": lambda frames: MixedInputs.from_frame(pd.DataFrame({"cells": [*frames]})),
+    }
+
+    @pytest.mark.parametrize("library", [lambda frame: frame, pa.Table.from_pandas])
+    @pytest.mark.parametrize("made", MADE)
+    def test_take_the_order_of_training(self, made: str, library: Any) -> None:
+        X, new = (self.MADE[made]([*map(library, f)]) for f in (self.FRAMES, self.SWAPPED))
+        kernel = MMDKernel(2, inputs="mixtures") if made == "mixtures" else None
+        model = DistributionGP(X, np.arange(len(X)), kernel)
+        assert torch.equal(model.predict(new)[0], model.predict(X)[0])
+
+    @pytest.mark.parametrize("library", [lambda frame: frame, pa.Table.from_pandas])
+    @pytest.mark.parametrize("read", [PointClouds.from_list, PointClouds.from_curves])
+    def test_of_a_list_take_the_order_of_the_first(self, read: Any, library: Any) -> None:
+        both = [*map(library, (self.FRAMES[0], self.SWAPPED[0]))]
+        clouds = read(both)
+        assert torch.equal(clouds.points[0], clouds.points[1])
+        assert clouds[:1].normalize(like=read(both[::-1])) == clouds[:1].normalize(like=clouds)
+        assert read(both[::-1])._concatenate([clouds, read(both[::-1])]).columns == ("x", "y")
+        spread = Gaussians.from_mean_std(both[0], library(self.SWAPPED[0].abs()))
+        assert torch.equal(spread.covariance[0].diagonal(), spread.mean[0].square())
+        other = library(self.FRAMES[1].rename(columns={"x": "z"}))
+        with pytest.raises(ValueError, match=r"1.*: expected the columns \['x', 'y'\], got \['z'"):
+            read([both[0], other])
+
+    def test_of_estimators(self) -> None:
+        y = np.arange(6.0)
+        for estimator in (DistributionGPRegressor(restarts=0), EmbeddingTransformer()):
+            fitted = estimator.fit(self.FRAMES, y)
+            assert fitted.feature_names_in_.tolist() == ["x", "y"]
+            use = getattr(fitted, "predict", None) or fitted.transform
+            np.testing.assert_array_equal(use(self.SWAPPED), use(self.FRAMES))
+            with pytest.raises(
+                ValueError, match=r"X: expected the columns \['x', 'y'\], got \['x'"
+            ):
+                use([frame.rename(columns={"y": "z"}) for frame in self.FRAMES])
+            assert not hasattr(
+                estimator.fit([f.to_numpy() for f in self.FRAMES], y), "feature_names_in_"
+            )
+
+    def test_of_clouds_with_normals_keep_their_order(self) -> None:
+        square = pd.DataFrame([[0, 0], [2, 0], [2, 1]], columns=["x", "y"])
+        model = DistributionGP(PointClouds.from_curves([square] * 2, normals=True), [0.0, 1.0])
+        with pytest.raises(
+            ValueError, match=r"expected the columns \['x', 'y'\], got \['y', 'x'\]"
+        ):
+            model.predict(PointClouds.from_curves([square[["y", "x"]]], normals=True))
+
+
+def as_pandas(frame: Any) -> pd.DataFrame:
+    return frame.to_pandas() if isinstance(frame, pa.Table) else frame
