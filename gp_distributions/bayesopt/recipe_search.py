@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
+from math import comb
 from typing import Any
 
 import numpy as np
 import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.optim import optimize_acqf
-from botorch.utils.sampling import draw_sobol_samples
 from scipy.optimize import Bounds, LinearConstraint, milp
 from torch import Tensor
 
@@ -30,6 +30,12 @@ _SHARES = (1.0, 0.3, 0.1, 0.03)
 _LEAST = 0.01
 # Random recipes in whose spread default kernels measure properties.
 _KNOWN = 200
+# Random recipes drawn at a time.
+_PIECE = 64
+# Sets of ingredients drawn for a random recipe before those of the cheapest recipe enter one by one.
+_SETS = 200
+# Steps of a random walk over the recipes of a set, and the number of the random numbers of the first.
+_STEPS, _FIRST = 100, 1000
 # Halvings of an interval, after which it is as small as rounding errors.
 _HALVINGS = 60
 # Fractions that gradients leave of an ingredient that the best recipe does not have.
@@ -64,7 +70,8 @@ class RecipeSearch(ContinuousPart, AlternatingSearch):
         columns: Names of the columns of properties. Default: all but ``name``.
         bounds: Lower and upper bounds of the fractions of some ingredients, by their names. Default: 0
             and 1. A recipe has all ingredients whose lower bound is not zero.
-        min_fraction: Smallest fraction of an ingredient that a recipe has.
+        min_fraction: Smallest fraction of an ingredient that a recipe has: one number, or a dictionary
+            of those of some ingredients, by their names.
         costs: The ``N`` costs of ingredients, such as a column of the frame, in the order of its rows.
         budget: Largest cost of a recipe, :math:`\sum_i c_i w_i`.
         num_restarts: Number of starts of each optimisation. Half of them are the best recipes so far.
@@ -107,7 +114,7 @@ class RecipeSearch(ContinuousPart, AlternatingSearch):
         name: str | None = None,
         columns: Sequence[str] | None = None,
         bounds: Mapping[Any, tuple[float, float]] | None = None,
-        min_fraction: float = 0.0,
+        min_fraction: float | Mapping[Any, float] = 0.0,
         costs: Data | None = None,
         budget: float | None = None,
         num_restarts: int = 4,
@@ -115,22 +122,18 @@ class RecipeSearch(ContinuousPart, AlternatingSearch):
     ) -> None:
         if (costs is None) != (budget is None):
             raise TypeError(f"Expected costs and budget together, got {costs!r:.80} and {budget}.")
-        self.names, properties = read_ingredients(ingredients, name, columns)
+        self.names, properties, _ = read_ingredients(ingredients, name, columns)
         self.properties = double(properties, "Ingredients")
         size, self.dim = self.properties.shape
         most = size if max_ingredients is None else integer(max_ingredients, "max_ingredients")
-        self.max_ingredients = min(most, size)
         self.num_restarts = integer(num_restarts, "num_restarts")
         self.raw_samples = integer(raw_samples, "raw_samples", least=self.num_restarts)
-        self.min_fraction = min_fraction
-        self.bounds = self.properties.new_tensor([[0.0], [1.0]]).repeat(1, size)
-        for each, pair in (bounds or {}).items():
-            if each not in self.names or not 0 <= pair[0] <= pair[1] <= 1:
-                raise ValueError(
-                    "Expected bounds 0 <= low <= high <= 1 of ingredients, got "
-                    f"{pair} of {each!r}; ingredients: {self.names}."
-                )
-            self.bounds[:, self.names.index(each)] = self.bounds.new_tensor(pair)
+        if not isinstance(min_fraction, Mapping):
+            min_fraction = dict.fromkeys(self.names, min_fraction)
+        self.min_fraction = self._limits({n: (least, 1) for n, least in min_fraction.items()})[0]
+        self.bounds = self._limits(bounds or {})
+        least = self.bounds[0].maximum(self.min_fraction).sort()[0].cumsum(0)
+        self.max_ingredients = min(most, int((least <= 1 + _ROUNDING).sum()))
         self.costs = self.bounds.new_zeros(size) if costs is None else double(costs, "costs")
         if self.costs.shape != (size,) or not self.costs.isfinite().all():
             raise ValueError(
@@ -141,6 +144,22 @@ class RecipeSearch(ContinuousPart, AlternatingSearch):
         self.input_transform = Decoder(self._decode)
         self.clouds = self.input_transform.clouds(self.inputs(self.initial(_KNOWN, 0)))
 
+    def _limits(self, given: Mapping[Any, tuple[float, float]]) -> Tensor:
+        """Return lower and upper bounds of all fractions, given those of some."""
+        limits = self.properties.new_tensor([[0.0], [1.0]]).repeat(1, len(self.names))
+        for name, pair in given.items():
+            if name not in self.names or not 0 <= pair[0] <= pair[1] <= 1:
+                raise ValueError(
+                    "Expected bounds 0 <= low <= high <= 1 of ingredients, got "
+                    f"{pair} of {name!r}; ingredients: {self.names}."
+                )
+            limits[:, self.names.index(name)] = limits.new_tensor(pair)
+        return limits
+
+    def _limits_of(self, chosen: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the limits of the fractions of recipes that have all chosen ingredients."""
+        return self.bounds[0].maximum(self.min_fraction) * chosen, self.bounds[1] * chosen
+
     def describe(self) -> dict[str, Any]:
         """Return the kind of search, a digest of the ingredients, and the limits."""
         return {
@@ -149,33 +168,60 @@ class RecipeSearch(ContinuousPart, AlternatingSearch):
             "names": list(map(str, self.names)),
             "max_ingredients": self.max_ingredients,
             "bounds": self.bounds.tolist(),
-            "min_fraction": self.min_fraction,
+            "min_fraction": self.min_fraction.tolist(),
             "costs": self.costs.tolist(),
             "budget": self.budget,
         }
 
     def initial(self, count: int, seed: int) -> list[list[float]]:
-        """Returns random recipes, from the first ``count`` points of a scrambled Sobol sequence.
+        """Returns random recipes, of which the first are those of a smaller ``count``.
 
-        The number of ingredients is uniform, and fractions are uniform before they meet the limits.
+        Sets of ingredients are uniform among those of which there are recipes within all limits. If 200
+        sets have none, some are those of the cheapest recipe, with others. Fractions are uniform within
+        the limits, by 100 steps of a random walk.
+
+        Source: Smith 1984 (hit and run).
         """
-        size, most = len(self.names), self.max_ingredients
-        unit = self.bounds.new_tensor([[0.0], [1.0]]).repeat(1, 2 * size + 1)
-        drawn = draw_sobol_samples(unit, count, 1, seed=seed).squeeze(1)
-        number, order, shares = drawn.split([1, size, size], dim=-1)
-        recipes = -shares.clamp(1e-9, 1 - 1e-9).log()
-        # Ingredients give way to those of the cheapest recipe until limits are met.
-        place, cheap = self._places(order), self._places(-self._cheapest)
-        found, done = recipes, recipes.new_zeros(count, dtype=torch.bool)
-        for kept in range(most, -1, -1):
-            chosen = (cheap < most - kept) & (self._cheapest > 0)
-            chosen = chosen | (place < (1 + (number * most).floor()).clamp_max(kept))
-            chosen = chosen | self._required
-            fractions = recipes * chosen
-            repaired, valid = self._repaired(fractions / fractions.sum(-1, keepdim=True), chosen)
-            found = torch.where((valid & ~done).unsqueeze(-1), repaired, found)
-            done = done | valid
-        return found.tolist()
+        pieces = [self._piece(seed, start) for start in range(0, count, _PIECE)]
+        return [recipe for piece in pieces for recipe in piece][:count]
+
+    def _piece(self, seed: int, start: int) -> list[list[float]]:
+        """Draw a fixed number of random recipes, whose rounding errors thus do not depend on it."""
+        fixed = int(self._required.sum())
+        optional = range(self.max_ingredients - fixed + 1)
+        ways = [float(comb(len(self.names) - fixed, number)) for number in optional]
+        shares = self.bounds.new_tensor(ways).cumsum(0) / sum(ways)
+        chosen = (self._cheapest > 0).repeat(_PIECE, 1)
+        missing = chosen.new_ones(_PIECE)
+        for turn in range(_SETS + self.max_ingredients):
+            drawn = self._drawn(seed, start, turn)
+            forced = (self._cheapest > 0) & (self._places(-self._cheapest) <= turn - _SETS)
+            number = fixed + (drawn[:, :1] > shares).sum(-1, keepdim=True)
+            given = self._places(drawn[:, 1:] - 2.0 * forced) < number
+            new = missing & self._repaired(given / number, given)[1]
+            chosen[new], missing = given[new], missing & ~new
+            if not missing.any():
+                break
+        low, high = self._limits_of(chosen)
+        free = high > low
+        share = (1 - low.sum(-1, keepdim=True)) / (high - low).sum(-1, keepdim=True)
+        recipes, _ = self._repaired(torch.lerp(low, high, share.nan_to_num(0.0)), chosen)
+        for step in range(_STEPS):
+            drawn = self._drawn(seed, start, _FIRST + step)
+            moves = (drawn[:, 1:] - 0.5) * free
+            moves = moves - free * (moves.sum(-1, keepdim=True) / free.sum(-1, keepdim=True))
+            ends = torch.stack([low - recipes, high - recipes]) / moves
+            first = ends.amin(0).where(free, -torch.inf).amax(-1, keepdim=True)
+            last = ends.amax(0).where(free, torch.inf).amin(-1, keepdim=True)
+            moved = recipes + moves * torch.lerp(first, last, drawn[:, :1])
+            inside = (moved @ self.costs <= self.budget).unsqueeze(-1)
+            recipes = moved.where(inside & free.any(-1, keepdim=True), recipes)
+        return self._repaired(recipes, chosen)[0].tolist()
+
+    def _drawn(self, *seeds: int) -> Tensor:
+        """Draw uniform numbers, a choice of a number and one for each ingredient, for each recipe."""
+        generator = np.random.default_rng(seeds)
+        return torch.from_numpy(generator.random((_PIECE, len(self.names) + 1)))
 
     def inputs(self, candidates: Plain) -> Tensor:
         """Returns the fractions of all ingredients as one tensor."""
@@ -238,7 +284,7 @@ class RecipeSearch(ContinuousPart, AlternatingSearch):
             ValueError: If no recipe satisfies all limits.
         """
         size, (low, high) = len(self.names), self.bounds.numpy()
-        least, ones = np.maximum(low, self.min_fraction), np.ones(size)
+        least, ones = np.maximum(low, self.min_fraction.numpy()), np.ones(size)
         eye, none = np.eye(size), np.zeros(size)
         found = milp(
             np.concatenate([self.costs.numpy(), none]),
@@ -278,7 +324,7 @@ class RecipeSearch(ContinuousPart, AlternatingSearch):
         Returns:
             The recipes, and for which of them there is one.
         """
-        low, high = self.bounds[0].clamp_min(self.min_fraction) * chosen, self.bounds[1] * chosen
+        low, high = self._limits_of(chosen)
         valid = (low <= high).all(-1) & (chosen | ~self._required).all(-1)
         valid &= (low.sum(-1) <= 1 + _ROUNDING) & (high.sum(-1) >= 1 - _ROUNDING)
         left = (low - recipes).amin(-1, keepdim=True)
@@ -336,7 +382,7 @@ class RecipeSearch(ContinuousPart, AlternatingSearch):
         if len(places) < 2:
             return recipe
         bounds = self.bounds.clone()
-        bounds[0, chosen] = bounds[0, chosen].clamp_min(self.min_fraction)
+        bounds[0, chosen] = self._limits_of(chosen)[0][chosen]
         budget = [(places, -self.costs[places], -self.budget)]
         found, _ = optimize_acqf(
             acquisition,

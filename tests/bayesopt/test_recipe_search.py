@@ -42,8 +42,7 @@ def violation(search: RecipeSearch, fractions: list[float]) -> float:
     low, high = search.bounds.numpy()
     found = [abs(w.sum() - 1), (low - w).max(), (w - high).max(), 0.0]
     found.append((w > 0).sum() - search.max_ingredients)
-    if (w > 0).any():
-        found.append(search.min_fraction - w[w > 0].min())
+    found.append(((search.min_fraction.numpy() - w) * (w > 0)).max())
     found.append(w @ search.costs.numpy() - search.budget)
     return float(max(found))
 
@@ -81,7 +80,7 @@ class TestLimits:
                 draw.normal(size=(size, 2)),
                 data.draw(st.integers(1, size)),
                 bounds=dict(enumerate(zip(low, high, strict=True))),
-                min_fraction=data.draw(st.sampled_from([0.0, 0.1])),
+                min_fraction=data.draw(st.sampled_from([0.0, 0.1, {0: 0.2}])),
                 costs=costs,
                 budget=float(draw.uniform(costs.min(), costs.max())),
             )
@@ -102,6 +101,27 @@ class TestLimits:
         supports = {tuple(np.flatnonzero(recipe)) for recipe in recipes}
         expected = [s for k in (1, 2, 3) for s in itertools.combinations(range(6), k)]
         assert supports == set(expected)
+
+    @pytest.mark.parametrize("limits", [{"bounds": dict.fromkeys(range(8), (0.0, 0.3))}, {}])
+    def test_random_recipes_do_not_depend_on_the_order_of_ingredients(self, limits: Any) -> None:
+        recipes = np.array(RecipeSearch(np.eye(8), 4, **limits).initial(1000, 0))
+        has, high = recipes > 0, limits.get("bounds", {0: (0, 1.0)})[0][1]
+        size = 4 if limits else np.repeat([1, 2, 3, 4], [8, 28, 56, 70]).mean()
+        error = 4 * np.sqrt(0.25 / 1000)
+        np.testing.assert_allclose(has.mean(0), size / 8, atol=error)
+        full = recipes[has.sum(1) == 4]
+        at_bounds = (full[full > 0] < 1e-9) | (full[full > 0] > high - 1e-9)
+        assert at_bounds.mean() < 0.01
+        if not limits:  # uniform in the simplex: Dirichlet(1, 1, 1, 1)
+            assert abs(full[full > 0].var() - 3 / 80) < 0.005
+
+    def test_smallest_fractions_of_some_ingredients(self) -> None:
+        search = RecipeSearch(np.eye(4), 4, min_fraction={0: 0.1}, bounds={0: (0.0, 0.15)})
+        fractions = np.array(search.initial(200, 0))[:, 0]
+        assert ((fractions == 0) | (fractions >= 0.1)).all()
+        assert 0.1 < np.median(fractions[fractions > 0]) < 0.15
+        with pytest.raises(ValueError, match=r"got \(2, 1\) of 0; ingredients"):
+            RecipeSearch(np.eye(4), min_fraction={0: 2})
 
     def test_proposals_in_batches_are_feasible_and_differ(self) -> None:
         search = RecipeSearch(TABLE, 3, raw_samples=32, num_restarts=2, **TIGHT)
