@@ -46,15 +46,15 @@ def squared(distance: Distance, x1: EmbeddedRows, x2: EmbeddedRows, *, diag: boo
     if equal and (diag or num1 == 1):
         check_weights(distance.block.split(drop_copies(x1.rows))[1])
         return _zeros(current, x1, x2).expand(shape).clone()
+    if equal and not is_tracked(x1.rows, x2.rows):
+        x2 = x1  # one set of rows, between which distances are symmetric
     if needs_gradient(current, x1.rows) or needs_gradient(current, x2.rows):
         return differentiable(distance, x1, x2, diag=diag)
     with torch.no_grad():
-        return constant(distance, x1, x2, equal=equal, diag=diag)
+        return constant(distance, x1, x2, diag=diag)
 
 
-def constant(
-    distance: Distance, x1: EmbeddedRows, x2: EmbeddedRows, *, equal: bool, diag: bool
-) -> Tensor:
+def constant(distance: Distance, x1: EmbeddedRows, x2: EmbeddedRows, *, diag: bool) -> Tensor:
     """Compute squared distances without gradients, once for the same two sets of rows."""
 
     def within() -> Tensor:
@@ -66,7 +66,7 @@ def constant(
             return distance.compare_paired(distance.represented(x1), distance.represented(x2))
         return _in_blocks(distance, x1, x2)
 
-    if equal:
+    if x1 is x2:
         return x1.derived("within", within, by=distance)
     return x1.derived(diag, across, by=distance, beside=x2)
 

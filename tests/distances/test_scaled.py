@@ -314,3 +314,13 @@ def test_bad_arguments() -> None:
         distance.normals_factor = 0.0
     with pytest.raises(ValueError, match='inputs="clouds" with sizes'):
         ScaledDistance(SlicedWasserstein(2, inputs="gaussians"), sizes=True)
+
+
+def test_distances_of_one_set_are_symmetric_bit_by_bit() -> None:
+    """SciPy's squareform takes no others."""
+    rows = torch.randn(10, 6, generator=torch.Generator().manual_seed(0)).double()
+    rows[:, 2::3] = 1
+    found = ScaledDistance(SlicedWasserstein(2, num_slices=20)).squared(
+        rows * 30, rows.clone() * 30
+    )
+    assert torch.equal(found, found.mT)
