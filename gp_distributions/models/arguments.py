@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any, Literal
 
 import torch
-from botorch.models.transforms.input import InputTransform
+from botorch.models.transforms.input import (
+    ChainedInputTransform,
+    InputTransform,
+    ReversibleInputTransform,
+)
 from botorch.models.transforms.outcome import Standardize
 from gpytorch.constraints import GreaterThan
 from gpytorch.kernels import Kernel
@@ -27,6 +32,7 @@ from gp_distributions.measures import GaussianMixtures, Gaussians, MixedInputs, 
 from gp_distributions.measures.arrays import described
 from gp_distributions.measures.inputs import Inputs, distributions_of
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
+from gp_distributions.rows.clouds import same_tensor
 
 _NO_BATCH = torch.Size()
 
@@ -51,7 +57,7 @@ def kernel_for(
     Raises:
         TypeError: If it is no kernel, or the transform is none of BoTorch.
         ValueError: If there is no default kernel; the kernel reads other distributions, or has a batch
-            axis although outputs share it.
+            axis although outputs share it; or the transform changes weights.
     """
     if covar_module is None:
         if isinstance(X, GaussianMixtures | Tensor):
@@ -83,7 +89,35 @@ def kernel_for(
         )
     if input_transform is None:
         check_kind(X, covar_module)
+    else:
+        _check_columns(X, covar_module, input_transform)
     return with_outputscale(covar_module)
+
+
+def _check_columns(X: Inputs | Tensor, kernel: Kernel, transform: InputTransform) -> None:
+    """Check that a transform of single columns leaves distributions as they are.
+
+    Raises:
+        ValueError: If it learns from their columns, or changes weights.
+    """
+    chained = isinstance(transform, ChainedInputTransform)
+    parts = [*transform.values()] if chained else [transform]
+    if not all(isinstance(part, ReversibleInputTransform) for part in parts):  # such as a decoder
+        return
+    rows = X if isinstance(X, Tensor) else X.pack()
+    moved = copy.deepcopy(transform)(rows)
+    learned = any(getattr(part, "learn_coefficients", True) for part in parts)
+    for _, block in readers(kernel):
+        both = [block.select(each) for each in (rows, moved)]
+        if not learned and block.kind == "clouds":  # may scale all atoms alike
+            both = [block.split(each)[1] for each in both]
+        if not same_tensor(*both):
+            raise ValueError(
+                f"Expected an input_transform that leaves {block.kind} as they are, got "
+                f"{type(parts[-1]).__name__}, which takes each column of their rows for a feature. "
+                "ScaledDistance(distance) weighs coordinates; transform designs before a Decoder in a "
+                "ChainedInputTransform, and covariates with indices=."
+            )
 
 
 def chooses_metric(X: Inputs | Tensor, covar_module: Kernel | None) -> bool:
