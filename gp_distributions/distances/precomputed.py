@@ -83,18 +83,20 @@ class PrecomputedDistance(Distance):
         self.register_buffer("norms", origin)
         eigenvalues = self._eigenvalues()
         negative = _negative_part(eigenvalues)
+        # Why fits of kernels may fail, or nothing.
+        self.finding = ""
         if negative > rounding:
             zero = len(matrix) * torch.finfo(matrix.dtype).eps * eigenvalues.abs().max()
-            warn(
+            self.finding = (
                 f"The distance is not Hilbertian: {int((eigenvalues < -zero).sum())} of the "
                 f"{len(matrix)} eigenvalues of its Gram matrix are negative, a fraction {negative:.2g} "
                 f"of the sum of absolute values (the smallest is {eigenvalues[0].item():.3g}, the "
                 f"largest {eigenvalues[-1].item():.3g}). Its kernels may not be positive "
                 "semi-definite, so that factorisations fail or variances are wrong. Check that the "
                 "distances are squared; or use a Hilbertian distance; or use squared ** beta, which is "
-                "Hilbertian for small enough beta > 0.",
-                NotHilbertianWarning,
+                "Hilbertian for small enough beta > 0."
             )
+            warn(self.finding, NotHilbertianWarning)
 
     @classmethod
     def from_gram(cls, gram: Data, *, tolerance: float | None = None) -> PrecomputedDistance:

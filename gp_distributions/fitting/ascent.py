@@ -10,6 +10,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 import torch
+from botorch.models import MultiTaskGP
 from botorch.optim.utils.model_utils import get_parameters_and_bounds
 from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.mlls import ExactMarginalLogLikelihood, MarginalLogLikelihood, VariationalELBO
@@ -145,7 +146,8 @@ class Ascent:
         else:
             model = mll.model
             known = getattr(model, "train_known", {})
-            loss = -mll(model(*model.train_inputs), model.train_targets, **known).sum()
+            tasks = model.train_inputs if isinstance(model, MultiTaskGP) else ()
+            loss = -mll(model(*model.train_inputs), model.train_targets, *tasks, **known).sum()
         self._see(loss.item())
         return loss
 
@@ -177,8 +179,10 @@ def ascending(
         model.train()
         with bar:
             yield ascent
-    except BaseException:  # an interrupt, or an exception with which a signal ends the fit
+    except BaseException as error:  # an interrupt, or an exception with which a signal ends the fit
         set_values(model, ascent.best)
+        for module in model.modules() if isinstance(error, NotPSDError) else ():
+            error.args = (f"{error} {getattr(module, 'finding', '')}".strip(),)
         raise
     finally:
         model.eval()

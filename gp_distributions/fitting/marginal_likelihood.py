@@ -113,11 +113,11 @@ def fit(
         >>> bool(model.likelihood.noise < 0.01)
         True
     """
-    if not isinstance(model, ExactGP):
+    if not (isinstance(model, ExactGP) and hasattr(model, "covar_module")):
         raise TypeError(
-            "Expected a DistributionGP or another ExactGP of GPyTorch, got "
+            "Expected a DistributionGP or another ExactGP of GPyTorch with a covar_module, got "
             f"{described(model)}. Make one with DistributionGP(X, Y); fit the models of a list one "
-            "by one."
+            "by one, and other models with botorch.fit_gpytorch_mll."
         )
     how: dict[str, Any] = {"init": init, "restarts": restarts, "seed": seed, "options": options}
     run(model, EXACT, **how, progress=progress, **more)

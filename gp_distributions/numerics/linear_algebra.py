@@ -127,7 +127,8 @@ def cholesky(matrix: Tensor) -> Tensor:
     else:
         raise NotPSDError(
             "Expected a positive definite covariance matrix, got one that is not, even with a jitter of "
-            f"{size:.0e} on its diagonal."
+            f"{size:.0e} on its diagonal. Kernels of distances that are not Hilbertian, of which a "
+            "NotHilbertianWarning says more, have such matrices."
         )
     warn(
         "A covariance matrix is not positive definite in floating point, so a jitter of "

@@ -6,6 +6,7 @@ from typing import Any, Literal
 import gpytorch
 import pytest
 import torch
+from botorch.models import MultiTaskGP
 from cases import as_rows, random_clouds
 from gpytorch.constraints import GreaterThan, Interval
 from gpytorch.kernels import RBFKernel, ScaleKernel
@@ -17,7 +18,9 @@ from torch import Tensor
 
 from gp_distributions import (
     DistributionGP,
+    DistributionKernel,
     PointClouds,
+    PrecomputedDistance,
     ReferenceMeasure,
     SharedKernelGP,
     SinkhornKernel,
@@ -246,3 +249,24 @@ def test_finds_the_smooth_maximum_too() -> None:
         fit(model, restarts=restarts)
         values.append(float(objective(model).detach()))
     assert values[1] > values[0] + 1
+
+
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks")
+def test_a_model_of_tasks() -> None:
+    X = torch.rand(12, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    X[:, 1] = torch.arange(12) % 2
+    model = MultiTaskGP(X, X[:, :1].sin(), task_feature=-1)
+    noise = model.likelihood.noise.clone()
+    assert not torch.equal(fit(model, restarts=0).likelihood.noise, noise)
+
+
+def test_a_failed_fit_repeats_why() -> None:
+    points = torch.rand(30, 30, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    with silenced():
+        distance = PrecomputedDistance((points + points.T).fill_diagonal_(0))
+    kernel = DistributionKernel(distance, "gaussian")
+    rows = torch.arange(30, dtype=torch.float64).unsqueeze(-1)
+    with pytest.raises(
+        NotPSDError, match=r"got one that is not, .* not Hilbertian: \d+ .* \*\* beta"
+    ):
+        fit(DistributionGP(rows, points[0], kernel), restarts=0)
