@@ -147,6 +147,8 @@ class ShapeOptimizer:
             self._checkpoint = Checkpoint(path, settings, read=self._evaluation)
             self._evaluations = self._checkpoint.evaluations  # which it extends
 
+    @torch.inference_mode(False)
+    @torch.enable_grad()
     def ask(self, q: int = 1) -> list[Any]:
         """Returns candidates to evaluate next, taking into account those that await their outcomes.
 

@@ -8,7 +8,17 @@ import pytest
 import torch
 from cases import MODELS, NEW_ROWS, NEW_TARGETS
 
-from gp_distributions import DistributionGP, ReferenceMeasure, SinkhornKernel, fit, fit_reference
+from gp_distributions import (
+    DistributionGP,
+    PointClouds,
+    PoolSearch,
+    RecipeSearch,
+    ReferenceMeasure,
+    ShapeOptimizer,
+    SinkhornKernel,
+    fit,
+    fit_reference,
+)
 from gp_distributions.fitting.ascent import values_of
 
 pytestmark = pytest.mark.usefixtures("short_fits")
@@ -55,3 +65,19 @@ def test_fit_of_a_reference() -> None:
     with torch.no_grad():
         found = fit_reference(models[1], steps=1, guard=None, progress=False)
     assert found.mll == expected.mll
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("kind", ["pool", "recipes"])
+def test_searches(kind: str, mode: Callable[[], Any]) -> None:
+    found = []
+    for within in (torch.enable_grad, mode):
+        with within():
+            search: Any = PoolSearch(PointClouds.unpack(NEW_ROWS, 2))
+            if kind == "recipes":
+                search = RecipeSearch(torch.eye(3), num_restarts=1, raw_samples=4)
+            optimizer = ShapeOptimizer(search, initial=3, restarts=0)
+            for outcome in (0.0, 2.0, 1.0):
+                optimizer.tell(optimizer.ask()[0], outcome)
+            found.append(optimizer.ask())
+    assert found[0] == found[1]
