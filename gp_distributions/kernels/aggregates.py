@@ -16,10 +16,13 @@ from gp_distributions.measures.arrays import described
 from gp_distributions.measures.gaussians import Gaussians
 from gp_distributions.measures.point_clouds import PointClouds
 from gp_distributions.numerics.expected_kernels import has_terms
+from gp_distributions.warnings import CostWarning, warn
 
 # With more atoms in all training clouds, random features replace pairs of atoms: so many of them if
 # coordinates have lengthscales, and if they share one.
 _MANY_ATOMS, _NUM_FEATURES, _NUM_ISOTROPIC = 3000, 256, 1024
+# Fits to more atoms with the default number of features warn.
+_COSTLY = 100_000
 # With fewer clouds than this for each coordinate, all share a lengthscale: one for each would overfit.
 _CLOUDS_EACH = 10
 # The isotropic lengthscale starts at so many times the root mean squared distance between atoms.
@@ -93,8 +96,15 @@ def aggregate_kernel(
             constant = ConstantKernel(constant_constraint=_log(torch.tensor([level or 1.0])))
             covar_module = covar_module + constant.double()
     if num_features is None and isinstance(X, PointClouds):
-        many = int((X.weights > 0).sum()) > _MANY_ATOMS
-        num_features = count if many and has_terms(covar_module) else None
+        atoms = int((X.weights > 0).sum())
+        num_features = count if atoms > _MANY_ATOMS and has_terms(covar_module) else None
+        if atoms > _COSTLY:
+            warn(
+                f"A fit to {atoms:,} atoms takes minutes: time grows with their number times that of "
+                f"random features, {num_features}. Pass a smaller num_features=, or use "
+                "SparseAggregateGP.",
+                CostWarning,
+            )
     return ExpectedKernel(
         covar_module,
         X.dim,

@@ -256,29 +256,31 @@ def _inside_out(points: Tensor, vectors: Tensor, faces: Tensor, name: str) -> bo
 
     Vertices at one place are one vertex, since some files repeat them for each triangle.
     """
-    vertices, place = points.unique(dim=0, return_inverse=True)
-    index = place[faces].numpy(force=True)
+    values = points.numpy(force=True)
+    order = np.lexsort(values.T)
+    # Numbers of edges of 32 bits are sorted faster.
+    place = np.zeros(len(values), np.uint32 if len(values) < 2**16 else np.int64)
+    place[order[1:]] = (values[order[1:]] != values[order[:-1]]).any(-1).cumsum()
+    index = place[faces.numpy(force=True)]
     kept = (index != np.roll(index, 1, axis=1)).all(-1)
     first, last = index[kept].ravel(), np.roll(index[kept], -1, axis=1).ravel()
-    both = [first * len(vertices) + last, last * len(vertices) + first]
-    edges = np.unique(np.concatenate(both), return_inverse=True)[1]
-    forward, backward = (np.bincount(e, minlength=edges.max() + 1) for e in np.split(edges, 2))
-    unequal = forward != backward
-    twice = (unequal & (forward > 1)).nonzero()[0]
-    if len(twice):
-        given = faces.numpy(force=True)[kept]
-        sides = np.stack([given, np.roll(given, -1, axis=1)], axis=-1).reshape(-1, 2)
-        edge = tuple(sides[(edges[: len(first)] == twice[0]).argmax()].tolist())
-        raise ValueError(
-            f"{name}: expected triangles that traverse an edge between them in opposite directions, got "
-            f"the edge {edge} {forward[twice[0]]} times in one. Pass "
-            'normals="unoriented", or repair the mesh, for example with trimesh.repair.fix_normals.'
-        )
-    if unequal.any():
+    forward, backward = first * len(values) + last, last * len(values) + first
+    edges = np.sort(forward)
+    if not np.array_equal(edges, np.sort(backward)):
+        for edge in {*edges[1:][edges[1:] == edges[:-1]].tolist()}:
+            found = (forward == edge).nonzero()[0]
+            if len(found) != (backward == edge).sum():
+                triangle, side = divmod(int(found[0]), 3)
+                given = faces[kept.nonzero()[0][triangle]].roll(-side)[:2].tolist()
+                raise ValueError(
+                    f"{name}: expected triangles that traverse an edge between them in opposite "
+                    f"directions, got the edge {tuple(given)} {len(found)} times in one. Pass "
+                    'normals="unoriented", or repair the mesh, for example with '
+                    "trimesh.repair.fix_normals."
+                )
         return False
-    corners = points[faces]
-    middle = corners.mean(1) - corners.mean((0, 1))
-    volume = (middle * vectors).sum() / 3
+    # Any point of a triangle is as far from another along its normal.
+    volume = ((points[faces[:, 0]] - points.mean(0)) * vectors).sum() / 3
     bound = torch.linalg.vector_norm(vectors, dim=-1).sum() ** 1.5
     if not volume.abs() > rounding(bound) * bound:
         raise ValueError(

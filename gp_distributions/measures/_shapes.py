@@ -25,6 +25,7 @@ from gp_distributions.measures.arrays import (
 )
 from gp_distributions.measures.tables import Columns
 from gp_distributions.numerics.linear_algebra import upper_triangle
+from gp_distributions.warnings import CostWarning, warn
 
 
 def is_geometry(value: object) -> bool:
@@ -43,6 +44,9 @@ def geometry_of(geometry: Any, name: str, kinds: Collection[str]) -> Any:
         )
     return described
 
+
+# More vertices than this take long.
+_MANY = 1_000_000
 
 # Whether to compute normals, how, or the normals of each shape.
 Normals: TypeAlias = bool | Literal["unoriented"] | Sequence[Data]
@@ -76,6 +80,12 @@ def with_given(
         ValueError: If normals are given along with a number of atoms, or there is not one for each
             vertex.
     """
+    if atoms is None and (count := sum(map(len, arrays))) > _MANY:
+        warn(
+            f"{count:,} vertices make as many atoms, or more with normals, whose reading and distances "
+            "take long. Pass atoms=, a number for each shape.",
+            CostWarning,
+        )
     if are_computed(normals) or isinstance(normals, bool | str):
         return to_tensors(arrays), []
     if atoms is not None:
@@ -136,15 +146,15 @@ def atoms_of(
         ValueError: If a shape has no length or area, or a normal is not of length one.
     """
     vertices, shares, middles, sizes, normals, placed = zip(*shapes, strict=True)
-    points, weights, mass = validated(pad_arrays(vertices), pad_arrays(shares), wording)
+    of_parts = normals[0] is not None and placed[0] is None
+    atoms, masses = (middles, sizes) if of_parts else (vertices, shares)
+    points, weights, mass = validated(pad_arrays(atoms), pad_arrays(masses), wording)
     dim = points.shape[-1]
     marks = given if normals[0] is None else [normalised(each, dim) for each in normals]
     if placed[0] is not None:
         points = torch.stack([each for each, _ in placed])
         weights = equal_weights(points)
         marks = [mark[on] for mark, (_, on) in zip(marks, placed, strict=False)]
-    elif normals[0] is not None:
-        points, weights, mass = validated(pad_arrays(middles), pad_arrays(sizes), wording)
     known = {"geometric": True, "columns": columns}
     if not marks:
         return (points, weights, mass), known

@@ -11,7 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from gp_distributions import MixedInputs, PointClouds
+from gp_distributions import AggregateGP, MixedInputs, PointClouds
+from gp_distributions.warnings import CostWarning
 
 ANGLES = torch.arange(40, dtype=torch.float64) * (2 * math.pi / 40)
 CIRCLE = torch.stack([ANGLES.cos(), ANGLES.sin()], dim=-1)
@@ -288,3 +289,16 @@ def test_normalize_keeps_normals(shapes: PointClouds) -> None:
         shapes.normalize(scale=[1.0, 2.0])
     with pytest.raises(TypeError, match="with normals"):
         shapes.normalize(like=PointClouds(shapes.points, shapes.weights))
+
+
+def test_many_atoms_warn_before_they_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gp_distributions.measures._shapes._MANY", 5)
+    monkeypatch.setattr("gp_distributions.kernels.aggregates._COSTLY", 5)
+    square = np.array([[0.0, 0], [1, 0], [1, 1], [0, 1]])
+    with pytest.warns(CostWarning, match="8 vertices .* Pass atoms="):
+        clouds = PointClouds.from_curves([square] * 2)
+    with pytest.warns(CostWarning, match="8 vertices"):
+        PointClouds.from_meshes([(square, [[0, 1, 2]])] * 2)
+    with pytest.warns(CostWarning, match="8 atoms .* Pass a smaller num_features="):
+        AggregateGP(clouds, [0.0, 1.0], aggregate="sum")
+    PointClouds.from_curves([square] * 2, atoms=3)
