@@ -23,6 +23,7 @@ from gp_distributions.kernels.default import in_units_of
 from gp_distributions.measures import PointClouds
 from gp_distributions.measures.arrays import Data, double, integer
 from gp_distributions.measures.frames import check_fractions, read_ingredients
+from gp_distributions.measures.tables import index_names
 
 # Shares of an ingredient that a move replaces by another. Two are enough where gradients follow.
 _SHARES = (1.0, 0.3, 0.1, 0.03)
@@ -30,12 +31,8 @@ _SHARES = (1.0, 0.3, 0.1, 0.03)
 _LEAST = 0.01
 # Random recipes in whose spread default kernels measure properties.
 _KNOWN = 200
-# Random recipes drawn at a time.
-_PIECE = 64
-# Sets of ingredients drawn for a random recipe before those of the cheapest recipe enter one by one.
-_SETS = 200
-# Steps of a random walk over the recipes of a set, and the number of the random numbers of the first.
-_STEPS, _FIRST = 100, 1000
+# Random recipes drawn at a time, sets of ingredients drawn for each, and steps of its random walk.
+_PIECE, _SETS, _STEPS = 64, 100, 100
 # Halvings of an interval, after which it is as small as rounding errors.
 _HALVINGS = 60
 # Fractions that gradients leave of an ingredient that the best recipe does not have.
@@ -72,7 +69,8 @@ class RecipeSearch(ContinuousPart, AlternatingSearch):
             and 1. A recipe has all ingredients whose lower bound is not zero.
         min_fraction: Smallest fraction of an ingredient that a recipe has: one number, or a dictionary
             of those of some ingredients, by their names.
-        costs: The ``N`` costs of ingredients, such as a column of the frame, in the order of its rows.
+        costs: The ``N`` costs of ingredients in their order, such as a column of the frame; or a series
+            of pandas with their names in any order.
         budget: Largest cost of a recipe, :math:`\sum_i c_i w_i`.
         num_restarts: Number of starts of each optimisation. Half of them are the best recipes so far.
         raw_samples: Number of random recipes from which the other starts are chosen.
@@ -134,6 +132,8 @@ class RecipeSearch(ContinuousPart, AlternatingSearch):
         self.bounds = self._limits(bounds or {})
         least = self.bounds[0].maximum(self.min_fraction).sort()[0].cumsum(0)
         self.max_ingredients = min(most, int((least <= 1 + _ROUNDING).sum()))
+        if (known := index_names(costs)) and not known.counted:
+            costs = costs.reindex(self.names)  # type: ignore[union-attr]
         self.costs = self.bounds.new_zeros(size) if costs is None else double(costs, "costs")
         if self.costs.shape != (size,) or not self.costs.isfinite().all():
             raise ValueError(
@@ -176,52 +176,45 @@ class RecipeSearch(ContinuousPart, AlternatingSearch):
     def initial(self, count: int, seed: int) -> list[list[float]]:
         """Returns random recipes, of which the first are those of a smaller ``count``.
 
-        Sets of ingredients are uniform among those of which there are recipes within all limits. If 200
-        sets have none, some are those of the cheapest recipe, with others. Fractions are uniform within
-        the limits, by 100 steps of a random walk.
+        Sets of ingredients are uniform among those of which there are recipes within all limits; if each
+        of 100 sets has none, a recipe has the ingredients of the cheapest. Fractions are uniform within
+        the limits, by 100 steps of a random walk, each along one edge of the simplex.
 
         Source: Smith 1984 (hit and run).
         """
         pieces = [self._piece(seed, start) for start in range(0, count, _PIECE)]
-        return [recipe for piece in pieces for recipe in piece][:count]
+        return torch.cat(pieces)[:count].tolist()
 
-    def _piece(self, seed: int, start: int) -> list[list[float]]:
-        """Draw a fixed number of random recipes, whose rounding errors thus do not depend on it."""
-        fixed = int(self._required.sum())
+    def _piece(self, *seeds: int) -> Tensor:
+        """Draw a fixed number of random recipes, on which rounding errors thus do not depend."""
+        size, fixed = len(self.names), int(self._required.sum())
         optional = range(self.max_ingredients - fixed + 1)
-        ways = [float(comb(len(self.names) - fixed, number)) for number in optional]
+        ways = [float(comb(size - fixed, number)) for number in optional]
         shares = self.bounds.new_tensor(ways).cumsum(0) / sum(ways)
-        chosen = (self._cheapest > 0).repeat(_PIECE, 1)
-        missing = chosen.new_ones(_PIECE)
-        for turn in range(_SETS + self.max_ingredients):
-            drawn = self._drawn(seed, start, turn)
-            forced = (self._cheapest > 0) & (self._places(-self._cheapest) <= turn - _SETS)
-            number = fixed + (drawn[:, :1] > shares).sum(-1, keepdim=True)
-            given = self._places(drawn[:, 1:] - 2.0 * forced) < number
-            new = missing & self._repaired(given / number, given)[1]
-            chosen[new], missing = given[new], missing & ~new
+        numbers = np.random.default_rng(seeds).random((_SETS + _STEPS, _PIECE, 1 + size))
+        drawn = torch.from_numpy(numbers)
+        recipes = self._cheapest.repeat(_PIECE, 1)
+        chosen, missing = recipes > 0, recipes.new_ones(_PIECE, dtype=torch.bool)
+        for each in drawn[:_SETS]:
             if not missing.any():
                 break
+            number = fixed + (each[:, :1] > shares).sum(-1, keepdim=True)
+            given = self._places(each[:, 1:]) < number
+            repaired, valid = self._repaired(given / number, given)
+            new = missing & valid
+            recipes[new], chosen[new], missing = repaired[new], given[new], missing & ~new
         low, high = self._limits_of(chosen)
-        free = high > low
-        share = (1 - low.sum(-1, keepdim=True)) / (high - low).sum(-1, keepdim=True)
-        recipes, _ = self._repaired(torch.lerp(low, high, share.nan_to_num(0.0)), chosen)
-        for step in range(_STEPS):
-            drawn = self._drawn(seed, start, _FIRST + step)
-            moves = (drawn[:, 1:] - 0.5) * free
-            moves = moves - free * (moves.sum(-1, keepdim=True) / free.sum(-1, keepdim=True))
-            ends = torch.stack([low - recipes, high - recipes]) / moves
-            first = ends.amin(0).where(free, -torch.inf).amax(-1, keepdim=True)
-            last = ends.amax(0).where(free, torch.inf).amin(-1, keepdim=True)
-            moved = recipes + moves * torch.lerp(first, last, drawn[:, :1])
-            inside = (moved @ self.costs <= self.budget).unsqueeze(-1)
-            recipes = moved.where(inside & free.any(-1, keepdim=True), recipes)
-        return self._repaired(recipes, chosen)[0].tolist()
-
-    def _drawn(self, *seeds: int) -> Tensor:
-        """Draw uniform numbers, a choice of a number and one for each ingredient, for each recipe."""
-        generator = np.random.default_rng(seeds)
-        return torch.from_numpy(generator.random((_PIECE, len(self.names) + 1)))
+        for each in drawn[_SETS:] if size > 1 else ():
+            # As much more of one ingredient as less of another, uniformly within the limits of both.
+            both = each[:, 1:].where(chosen, 0.0).topk(2).indices
+            parts = [limits.gather(-1, both).unbind(-1) for limits in (recipes, low, high)]
+            (one, other), (low1, low2), (high1, high2) = parts
+            least, most = (low1 - one).maximum(other - high2), (high1 - one).minimum(other - low2)
+            more = torch.lerp(least, most, each[:, 0])
+            moved = recipes.scatter(-1, both, torch.stack([one + more, other - more], -1))
+            inside = (moved * self.costs).sum(-1, keepdim=True) <= self.budget
+            recipes = moved.where(inside, recipes)
+        return self._repaired(recipes, chosen)[0]
 
     def inputs(self, candidates: Plain) -> Tensor:
         """Returns the fractions of all ingredients as one tensor."""

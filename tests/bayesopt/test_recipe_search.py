@@ -115,6 +115,13 @@ class TestLimits:
         if not limits:  # uniform in the simplex: Dirichlet(1, 1, 1, 1)
             assert abs(full[full > 0].var() - 3 / 80) < 0.005
 
+    def test_costs_are_matched_by_name(self) -> None:
+        costs = pd.Series(COSTS, index=NAMES)
+        expected = RecipeSearch(TABLE, 3, costs=costs, budget=3.0).costs
+        assert torch.equal(RecipeSearch(TABLE, 3, costs=costs[::-1], budget=3.0).costs, expected)
+        with pytest.raises(ValueError, match="a finite cost of each of 6"):
+            RecipeSearch(TABLE, 3, costs=costs[1:], budget=3.0)
+
     def test_smallest_fractions_of_some_ingredients(self) -> None:
         search = RecipeSearch(np.eye(4), 4, min_fraction={0: 0.1}, bounds={0: (0.0, 0.15)})
         fractions = np.array(search.initial(200, 0))[:, 0]
@@ -236,7 +243,7 @@ class TestCandidates:
         def measured(candidate: dict[str, Any]) -> float:
             return outcome(candidate["recipe"]) - (candidate["temperature"] - 0.3) ** 2
 
-        optimizer = ShapeOptimizer(search, initial=5, restarts=0)
+        optimizer = ShapeOptimizer(search, initial=5, restarts=0, seed=2)
         beyond = {"recipe": dict.fromkeys(NAMES[:5], 0.2), "temperature": 0.3}
         optimizer.tell(beyond, measured(beyond))  # it has more ingredients than the search proposes
         optimizer.run(measured, 9, progress=False)
