@@ -5,14 +5,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
+from botorch.models import ModelListGP
+from botorch.models.transforms.input import InputStandardize, InputTransform, Normalize, Warp
 from gpytorch.kernels import RBFKernel
 
 import gp_distributions as gd
 from gp_distributions.metrics import calibration
 
 CLOUDS = gd.PointClouds(np.random.default_rng(0).normal(size=(6, 4, 2)))
+TIMES = pd.DataFrame({"bag": [1, 2], "t": pd.date_range("2020", periods=2)})
+DAYS = r"times to days by .* pandas\.Timedelta\('1D'\)"
 
 
 def model() -> gd.DistributionGP:
@@ -28,12 +33,51 @@ def model() -> gd.DistributionGP:
         (lambda: gd.PointClouds.from_list(gd.SlicedWassersteinKernel(2)), "Expected a list"),
         (lambda: gd.DistributionGP(CLOUDS[:0], []), "at least one cloud"),
         (lambda: model().condition_on_observations(CLOUDS, [0.0]), "target for each of 6"),
+        (lambda: gd.Gaussians([1.0, 2.0], [0.1, 0.2]), r"n numbers, .*shape \(n, 1\)"),
+        (lambda: gd.PointClouds.from_frame(TIMES, bag="bag", columns="t"), DAYS),
+        (lambda: gd.PointClouds.from_list([TIMES[["t"]]]), DAYS),
+        (lambda: gd.MixedInputs(times=TIMES), DAYS),
+        (lambda: gd.PointClouds.from_list([[1.0], []]), "Bag 1: .* groups without rows"),
+        (lambda: CLOUDS["a"], r"labels that occur once in \[\], got 'a'"),
+        (lambda: gd.fit(ModelListGP()), r"botorch\.fit_gpytorch_mll"),
+        (lambda: gd.PointClouds.from_list(TIMES.groupby("bag")), r"dict\(iter\(frame\.groupby"),
+        (
+            lambda: gd.PointClouds([[[1.0], [np.nan]]]),
+            "coordinate 0. Leave out atoms that lack one",
+        ),
+        (
+            lambda: gd.PointClouds.from_frame(TIMES, bag="bag", columns=["bag", "t"]),
+            r"got that of bags, 'bag', in \['bag', 't'\]",
+        ),
+        (
+            lambda: gd.PointClouds.from_frame(TIMES.set_index("bag"), bag="bag", columns="t"),
+            r"got none; .* frame\.reset_index\(\)",
+        ),
+        (
+            lambda: gd.PointClouds.from_list([[1.0]] * 2, labels=["a", "a"])["a"],
+            "once in .* got 'a'",
+        ),
+        (lambda: gd.EmbeddingTransformer().fit([]), "at least one sample, got an empty list"),
     ],
-    ids=range(6),
+    ids=range(19),
 )
 def test_errors_of_the_package(call: Callable[[], Any], message: str) -> None:
-    with pytest.raises((TypeError, ValueError), match=message):
+    with pytest.raises((TypeError, ValueError, IndexError), match=message):
         call()
+
+
+@pytest.mark.parametrize("X", [CLOUDS, gd.Gaussians.from_clouds(CLOUDS)], ids=["clouds", "normal"])
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize(
+    "transform", [Normalize, InputStandardize, lambda d: Warp(d=d, indices=[*range(d)])]
+)
+def test_transforms_of_columns_on_rows(X: Any, sparse: bool, transform: Any) -> None:
+    made: InputTransform = transform(X.pack().shape[-1])
+    kind = gd.SparseDistributionGP if sparse else gd.DistributionGP
+    with pytest.raises(ValueError, match=r"leaves \w+ as they are, got .* ScaledDistance"):
+        kind(X, np.arange(6.0), input_transform=made)
+    X = gd.MixedInputs(b=np.arange(6.0), a=X)
+    kind(X, np.arange(6.0), input_transform=Normalize(X.pack().shape[-1], indices=[0]))
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from gp_distributions.measures.gaussians import KINDS, Distributions
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.measures.mixed_inputs import bag_columns, read_column
 from gp_distributions.measures.tables import Columns, cells, in_order, is_table, names_of, table
-from gp_distributions.measures.targets import check_order
+from gp_distributions.measures.targets import check_apart, check_order
 from gp_distributions.numerics.predictions import refuse_mask
 from gp_distributions.sharding import ShardedClouds
 
@@ -63,6 +63,7 @@ class DistributionEstimator(BaseEstimator):
                 f"by {type(self).__name__}."
             )
         check_order(read if names_of(X) is None else X, y)  # a frame or series has an index
+        check_apart(read, y)
         self.inputs_ = _kind(read)
         return read
 
@@ -114,7 +115,7 @@ class DistributionEstimator(BaseEstimator):
     def _remember(self, features: int, names: Columns = None) -> None:
         """Remember the number of features, and their names."""
         self.n_features_in_ = features
-        vars(self).pop("feature_names_in_", None)
+        self.__dict__.pop("feature_names_in_", None)
         if names:
             self.feature_names_in_ = np.array(names, dtype=object)
 
@@ -174,6 +175,8 @@ def read_inputs(X: Samples, *, numbers: bool = False) -> Inputs | None:
     if isinstance(X, np.ndarray) and X.dtype == object and X.squeeze().ndim == 1:
         column = list(X.squeeze())
     items = list(X) if column is None and isinstance(X, list | tuple) else column or []
+    if isinstance(X, list) and not X:
+        raise ValueError("Expected at least one sample, got an empty list.")
     axes = {count_axes(item) for item in items}
     if axes <= {0}:
         return None

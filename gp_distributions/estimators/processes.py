@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_array, column_or_1d
 from gp_distributions.estimators._kernels import ProcessEstimator
 from gp_distributions.estimators._samples import Samples
 from gp_distributions.fitting import fit
+from gp_distributions.measures.targets import check_order
 from gp_distributions.models import DistributionGP, SparseDistributionGP
 from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.sparse_classification import SparseClassificationGP
@@ -22,8 +23,26 @@ from gp_distributions.models.sparse_classification import SparseClassificationGP
 Array = NDArray[np.float64]
 
 
+class _Scored:
+    """Scores of targets in the order of the samples."""
+
+    def score(self: Any, X: Samples, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """Return the coefficient of determination, or the accuracy of labels, of predictions.
+
+        Args:
+            X: ``N`` distributions, or mixed inputs.
+            y: Their targets or labels.
+            sample_weight: Weights of the samples. Default: equal weights.
+
+        Raises:
+            ValueError: If the index of ``y`` has the names of the samples in another order.
+        """
+        check_order(X, y)
+        return float(super().score(X, y, sample_weight))  # type: ignore[misc]
+
+
 @dataclass(eq=False, repr=False, kw_only=True)
-class DistributionGPRegressor(MultiOutputMixin, RegressorMixin, ProcessEstimator):
+class DistributionGPRegressor(_Scored, MultiOutputMixin, RegressorMixin, ProcessEstimator):
     """Gaussian process regression on distributions, fitted by marginal likelihood.
 
     Wraps :class:`DistributionGP` (or :class:`SparseDistributionGP`) and :func:`gp_distributions.fit` as
@@ -123,7 +142,7 @@ class DistributionGPRegressor(MultiOutputMixin, RegressorMixin, ProcessEstimator
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class DistributionGPClassifier(ClassifierMixin, ProcessEstimator):
+class DistributionGPClassifier(_Scored, ClassifierMixin, ProcessEstimator):
     """Gaussian process classifier of distributions, fitted by marginal likelihood.
 
     Wraps :class:`ClassificationGP` (or :class:`SparseClassificationGP`) and :func:`fit`

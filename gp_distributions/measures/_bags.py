@@ -309,8 +309,8 @@ def renumbered(
         *cloud, atom = unknown[0].tolist()
         kind = old[int(points[(*cloud, atom, -1)])]
         raise ValueError(
-            f"{name(tuple(cloud))}: expected atoms of the kinds {list(new)}, got {kind!r} in atom "
-            f"{atom}."
+            f"{name(tuple(cloud))}: expected atoms of the kinds {list(new)}, as in the training data, "
+            f"got {kind!r} in atom {atom}. Leave such atoms out, or train on clouds that have all kinds."
         )
     return torch.cat([points[..., :-1], numbers.clamp_min(0).unsqueeze(-1)], dim=-1)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import reprlib
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
@@ -23,7 +25,7 @@ from gp_distributions.measures.tables import (
 from gp_distributions.rows.tensors import at, is_tracked, is_wide, joined
 from gp_distributions.warnings import PrecisionWarning, warn
 
-Index: TypeAlias = int | slice | Sequence[int] | Sequence[bool] | npt.NDArray[Any] | Tensor
+Index: TypeAlias = int | str | slice | Sequence[Any] | npt.NDArray[Any] | Tensor
 # Number of axes, the last, that count coordinates in a tensor of this name.
 _COUNTING = {"points": 1, "mean": 1, "covariance": 2}
 
@@ -45,7 +47,7 @@ class Container(ABC):
     _known: ClassVar[tuple[str, ...]] = ("columns",)
 
     labels: Labels | None
-    columns: Columns = None
+    columns: Columns
 
     if not TYPE_CHECKING:  # type checkers know the attributes
 
@@ -73,7 +75,7 @@ class Container(ABC):
         if labels is not None:
             labels.flags.writeable = False
         vars(self).update(zip((*self._axes, "labels"), (*tensors, labels), strict=True))
-        vars(self).update(known)
+        vars(self).update({"columns": None} | known)
 
     def _warn(self) -> None:
         if self.dtype == torch.float32:
@@ -238,7 +240,7 @@ class Container(ABC):
         return self.batch_shape[-1]
 
     def __getitem__(self, index: Index) -> Self:
-        key = resolve(index, len(self))
+        key = resolve(index, len(self), self.labels)
         # The ellipsis makes the label of a single distribution an array, too.
         labels = None if self.labels is None else self.labels[..., key]
         return self._alike(*self._at(key), labels=labels)
@@ -246,12 +248,12 @@ class Container(ABC):
     def _select(self, columns: Sequence[str]) -> Self:
         """Return the distributions with their named coordinates in another order."""
         assert self.columns is not None
-        rest = range(len(columns), self.dim)
-        order = [*map(self.columns.index, columns), *rest]
+        order = [*map(self.columns.index, columns), *range(len(columns), self.dim)]
+        index = torch.tensor(order, device=self.device)
         moved = dict(zip(self._axes, self._tensors, strict=True))
-        for name, count in _COUNTING.items():
-            for axis in range(count if name in moved else 0):
-                moved[name] = moved[name][(..., order, *[slice(None)] * axis)]
+        for name in moved:
+            for axis in range(_COUNTING.get(name, 0)):
+                moved[name] = moved[name].index_select(-1 - axis, index)
         return self._alike(*moved.values(), columns=tuple(columns))
 
     def _at(self, key: slice | npt.NDArray[np.intp]) -> list[Tensor]:
@@ -345,17 +347,32 @@ def _counted(number: str, noun: str) -> str:
     return f"{number} {noun}{'s' * (number != '1')}"
 
 
-def resolve(index: Index, length: int) -> slice | npt.NDArray[np.intp]:
+def resolve(
+    index: Index, length: int, labels: Labels | None = None
+) -> slice | npt.NDArray[np.intp]:
     """Convert an index to a slice with a positive step or an array of integers.
 
     Args:
-        index: An integer, a slice, a mask, or a list, array or tensor of integers.
+        index: An integer, a slice, a mask, or a list, array or tensor of integers; or labels that are
+            text.
         length: Length of the axis.
+        labels: Labels along the axis, or None.
 
     Raises:
-        IndexError: If the index is out of range, of another type, or a mask of another length.
+        IndexError: If the index is out of range, of another type, or a mask of another length, or there
+            is no such label.
     """
     if isinstance(index, slice) and (index.step is None or index.step > 0):
         return index
     places: Any = index.numpy(force=True) if isinstance(index, Tensor) else index
+    named = np.asarray(places)
+    if named.size and isinstance(named.flat[0], str):
+        known, names = [] if labels is None else labels.tolist(), named.ravel().tolist()
+        numbers, times = {name: number for number, name in enumerate(known)}, Counter(known)
+        if wrong := [name for name in names if times[name] != 1]:
+            raise IndexError(
+                f"Expected positions, or labels that occur once in {reprlib.repr(known)}, got "
+                f"{wrong[0]!r}."
+            )
+        places = np.reshape([numbers[name] for name in names], named.shape)
     return np.array(np.arange(length)[places])

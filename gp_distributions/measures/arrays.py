@@ -76,7 +76,7 @@ def real_array(value: Data, name: str) -> Array:
         raise ValueError(
             f"{name}: expected an array, got nested sequences of unequal lengths; give all atoms of a "
             "bag the same number of coordinates, and pass bags of unequal sizes to "
-            "PointClouds.from_list."
+            "PointClouds.from_list, those of pandas as dict(iter(frame.groupby(name)[columns]))."
         ) from error
     if issparse(value) or (isinstance(array, Tensor) and array.layout != torch.strided):
         raise ValueError(
@@ -92,7 +92,10 @@ def real_array(value: Data, name: str) -> Array:
         strange = (
             f"{v!r} at {place}" for place, v in entries if not isinstance(v, int | float | Decimal)
         )
-        raise ValueError(f"{name}: expected real numbers, got {next(strange, array.dtype)}.")
+        raise ValueError(
+            f"{name}: expected real numbers, got {next(strange, array.dtype)}. Convert text to numbers, "
+            "and times to days by (times - times.min()) / pandas.Timedelta('1D')."
+        )
     return array
 
 
@@ -112,6 +115,7 @@ def point_array(value: Data, name: str, shape: str) -> Array:
         hint = "; write n numbers as an array of shape (n, 1)" * (array.ndim == 1)
         raise ValueError(
             f"{name}: expected a non-empty array of shape {shape}, got shape {tuple(array.shape)}{hint}."
+            " Leave out what is empty, such as groups without rows."
         )
     return array
 
@@ -315,7 +319,7 @@ def validated(points: Tensor, weights: Tensor, wording: Wording) -> Clouds:
     """
     # A sum is finite only if all its terms are, and takes no memory for a mask.
     if not points.detach().sum().isfinite():
-        where = " in atom {}, coordinate {}"
+        where = " in atom {}, coordinate {}. Leave out atoms that lack one, such as padding"
         check_entries(points.isfinite(), points, wording, "finite coordinates", where)
     if not weights.detach().sum().isfinite() or (weights < 0).any():
         valid = weights.isfinite() & (weights >= 0)

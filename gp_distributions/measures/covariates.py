@@ -256,7 +256,8 @@ def _column(
         raise ValueError(
             f"{where}: expected {expected}, got {reprlib.repr(read.tolist()[row])} in row "
             f"{place!r}. Fill in a missing value, drop the row, or pass MixedInputs(..., "
-            'missing="indicator"); convert other values to text or numbers, and read bags with '
+            'missing="indicator"); convert other values to text or numbers, such as times to days by '
+            "(times - times.min()) / pandas.Timedelta('1D'), and read bags with "
             "PointClouds.from_list, or the whole frame with MixedInputs.from_frame."
         )
     return read

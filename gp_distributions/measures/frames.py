@@ -48,6 +48,10 @@ def read_frame(
     """
     if missing not in (None, "drop"):
         raise ValueError(f'Expected missing to be None or "drop", got {missing!r}.')
+    if bag in names:
+        raise ValueError(
+            f"Expected columns of coordinates, got that of bags, {bag!r}, in {[*names]}."
+        )
     if not names:
         raise ValueError("Expected at least one column of coordinates, got none.")
     given = names if weight is None else [*names, weight]
@@ -137,7 +141,8 @@ def _numbers(values: Any, name: str, ids: Labels) -> npt.NDArray[np.float64]:
     row = int(np.argmin(good))
     raise ValueError(
         f"Column {name!r}: expected finite numbers, got {reprlib.repr(numbers.tolist()[row])} "
-        f"in row {row} (counted from 0), of bag {ids.tolist()[row]!r}. Convert text to numbers; give "
+        f"in row {row} (counted from 0), of bag {ids.tolist()[row]!r}. Convert text to numbers, and "
+        f"times to days by (frame[{name!r}] - frame[{name!r}].min()) / pandas.Timedelta('1D'); give "
         f"each category a column, as pandas.get_dummies(frame, columns=[{name!r}], dtype=float) does; "
         "fill in a missing value, or drop the row."
     )

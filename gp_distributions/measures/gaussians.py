@@ -10,10 +10,7 @@ import torch
 from torch import Tensor
 
 from gp_distributions.measures._bags import pad_arrays
-from gp_distributions.measures._container import (
-    Container,
-    WeightedContainer,
-)
+from gp_distributions.measures._container import Container, WeightedContainer
 from gp_distributions.measures.arrays import (
     Data,
     Name,
@@ -90,11 +87,9 @@ class GaussianMixtures(WeightedContainer):
     covariance: Tensor
 
     def __init__(self, mean: Data, covariance: Data, weights: Data | None = None) -> None:
-        (mean,), columns = in_one_order([mean], _MIXTURE)
         given = [mean, covariance, *([] if weights is None else [weights])]
         means, covariances, *rest = moments(given, "K, d")
-        weighted = valid_mixtures(means, covariances, *(rest or [equal_weights(means)]))
-        self._fill(*weighted, columns=columns)
+        self._fill(*valid_mixtures(means, covariances, *(rest or [equal_weights(means)])))
         self._warn()
 
     @classmethod
@@ -118,12 +113,7 @@ class GaussianMixtures(WeightedContainer):
             >>> GaussianMixtures.from_list([one, two])
             GaussianMixtures(2 mixtures, 1-2 components, d=1, float64)
         """
-        given = list(mixtures)
-        means, columns = in_one_order((mean for mean, *_ in given), _MIXTURE)
-        read = [
-            moments([mean, *rest], "K, d", f"Mixture {i}: ")
-            for i, (mean, (_, *rest)) in enumerate(zip(means, given, strict=True))
-        ]
+        read = [moments(m, "K, d", f"Mixture {i}: ") for i, m in enumerate(mixtures)]
         if not read:
             raise ValueError("Expected at least one mixture, got an empty list.")
         dim = read[0][0].shape[-1]
@@ -132,8 +122,7 @@ class GaussianMixtures(WeightedContainer):
                 raise ValueError(
                     f"Mixture {i}: expected means of shape (K, {dim}), got {tuple(mean.shape)}."
                 )
-        padded = map(pad_arrays, zip(*read, strict=True))
-        return cls._read(*valid_mixtures(*padded), columns=columns)
+        return cls._read(*valid_mixtures(*map(pad_arrays, zip(*read, strict=True))))
 
     @classmethod
     def unpack(cls, rows: Data, dim: int) -> GaussianMixtures:
@@ -211,8 +200,7 @@ class GaussianMixtures(WeightedContainer):
         moved = moved + self.mean.detach().unsqueeze(-2)
         index = chosen[..., None, :, None].expand(*self.batch_shape, 1, count, self.dim)
         points = moved.gather(-3, index).squeeze(-3)
-        known = {"labels": self.labels, "columns": self.columns}
-        return PointClouds._unchecked(points, equal_weights(points), **known)
+        return PointClouds._unchecked(points, equal_weights(points), labels=self.labels)
 
     def _components(self) -> tuple[Tensor, Tensor, Tensor]:
         return self.mean, self.covariance.diagonal(dim1=-2, dim2=-1), self.weights
@@ -342,9 +330,8 @@ class Gaussians(Container):
     covariance: Tensor
 
     def __init__(self, mean: Data, covariance: Data) -> None:
-        (mean,), columns = in_one_order([mean], _GAUSSIAN)
         means, covariances = moments([mean, covariance], "d")
-        self._fill(*valid_gaussians(means, covariances), columns=columns)
+        self._fill(*valid_gaussians(means, covariances))
         self._warn()
 
     @classmethod
@@ -461,8 +448,7 @@ class Gaussians(Container):
         """
         mean, covariance = self.mean.unsqueeze(-2), self.covariance.unsqueeze(-3)
         weights = mean.new_ones(mean.shape[:-1])
-        known = {"labels": self.labels, "columns": self.columns}
-        return GaussianMixtures._unchecked(mean, covariance, weights, **known)
+        return GaussianMixtures._unchecked(mean, covariance, weights, labels=self.labels)
 
     def sample(self, n: int, *, seed: int | torch.Generator = 0) -> PointClouds:
         """Draw independent points from each Gaussian, without gradients.

@@ -17,7 +17,13 @@ from gp_distributions.measures.gaussians import KINDS, Distributions
 from gp_distributions.measures.mixed_inputs import MixedInputs
 from gp_distributions.measures.point_clouds import PointClouds
 from gp_distributions.measures.tables import Columns, in_order
-from gp_distributions.measures.targets import as_targets, as_variances, check_order, read_labels
+from gp_distributions.measures.targets import (
+    as_targets,
+    as_variances,
+    check_apart,
+    check_order,
+    read_labels,
+)
 from gp_distributions.rows.tensors import check_content
 
 
@@ -182,6 +188,7 @@ class TrainingData:
             raise ValueError(f"Expected train_Y, the {noun} of the clouds, got None.")
         check_order(X, y)
         check_order(X, variances, "variances")
+        check_apart(X, y)
         if classify:
             classes, index = read_labels(y, like.shape[-2])
             return cls(X, index.to(like.device), classes=classes, encoding=encoding_of(X))

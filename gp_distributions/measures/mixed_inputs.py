@@ -284,7 +284,7 @@ covariates=Covariates(2, age))
         return len(next(iter(self._blocks.values())))
 
     def __getitem__(self, index: Index) -> MixedInputs:
-        key = resolve(index, len(self))
+        key = resolve(index, len(self), self.labels)
         if not isinstance(key, slice):
             key = key.reshape(-1)  # one object is inputs of length one
         blocks = {name: block[key] for name, block in self._blocks.items()}

@@ -117,12 +117,10 @@ class PointClouds(WeightedContainer):
         geometric: bool = False,
         num_normals: int = 0,
     ) -> None:
-        (given,), columns = in_one_order([points], Wording())
-        read = read_arrays(given, weights)
+        read = read_arrays(points, weights)
         check_normals(*read[:2], num_normals, Wording())
         marked, names = with_kinds(read, kinds, Wording())
-        known = {"geometric": geometric, "num_normals": num_normals, "columns": columns}
-        self._fill(*marked, kind_names=names, **known)
+        self._fill(*marked, geometric=geometric, num_normals=num_normals, kind_names=names)
         self._warn()
 
     def _fill(self, *tensors: Tensor, **known: Any) -> None:
@@ -282,9 +280,8 @@ class PointClouds(WeightedContainer):
             tensor([1., 2.], dtype=torch.float64)
         """
         names = None if labels is None else np.array(labels)
-        (given,), columns = in_one_order([points], Wording())
-        read, kind_names = read_ragged(given, offsets, weights, kinds, names)
-        return cls._read(*read, labels=names, columns=columns, kind_names=kind_names)
+        read, kind_names = read_ragged(points, offsets, weights, kinds, names)
+        return cls._read(*read, labels=names, kind_names=kind_names)
 
     @classmethod
     def from_frame(

@@ -42,7 +42,10 @@ def table(frame: Any, needed: Sequence[str] | None = None) -> Table:
     names = read.collect_schema().names()
     for name in needed or ():
         if name not in names:
-            raise ValueError(f"Expected one column {name!r}, got none; columns: {names}.")
+            raise ValueError(
+                f"Expected one column {name!r}, got none; columns: {names}. The index of a pandas frame "
+                "becomes columns by frame.reset_index()."
+            )
     if isinstance(read, nw.LazyFrame):
         return (read if needed is None else read.select(dict.fromkeys(needed))).collect()
     return read
@@ -97,7 +100,7 @@ def in_order(item: Any, columns: Columns, where: str) -> Any:
     names = _names_of(item)
     if columns is None or names is None or names == columns:
         return item
-    if sorted(names) != sorted(columns) or getattr(item, "num_normals", 0):
+    if sorted(names) != sorted(columns) or getattr(item, "num_normals", False):
         raise ValueError(f"{where}: expected the columns {[*columns]}, got {[*names]}.")
     return item.select(columns) if isinstance(item, nw.DataFrame) else item._select(columns)
 

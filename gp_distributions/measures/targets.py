@@ -61,6 +61,22 @@ def check_order(train_X: Any, train_Y: Any, noun: str = "targets") -> None:
             )
 
 
+def check_apart(X: Any, y: Any) -> None:
+    """Check that targets are not among the covariates, as a column of their name and values.
+
+    Raises:
+        ValueError: If they are.
+    """
+    name = getattr(y, "name", None)
+    for block in getattr(X, "blocks", {}).values():
+        found = block.columns if isinstance(block.columns, Mapping) else {}
+        if name in found and found[name].tolist() == np.asarray(y).tolist():
+            raise ValueError(
+                f"Expected inputs without the targets, got their column {name!r}. Leave it out: "
+                f"frame.drop(columns=[{name!r}])."
+            )
+
+
 def label_of(data: Any, row: int) -> str:
     """Return the name of a row in the index of a pandas series or frame, for error messages."""
     names = index_names(data)
@@ -101,7 +117,7 @@ def as_variances(
             f"Expected positive {noun}s, but that of cloud {bad[-1]}{label_of(train_Yvar, bad[-1])} is "
             f"{variances[bad].tolist()}."
         )
-    return variances
+    return variances.clone()  # that a user may change
 
 
 def as_targets(train_Y: Tensor | ArrayLike, rows: Tensor) -> tuple[Tensor, bool]:

@@ -207,3 +207,13 @@ def test_recipes_of_polars_agree_with_pandas(lazy):
     assert torch.equal(found.points, known.points)
     assert torch.equal(found.weights, known.weights)
     assert found.labels.tolist() == ["roux", "dust"]
+
+
+@pytest.mark.parametrize("library", [pl.DataFrame, pa.table, pd.DataFrame])
+def test_columns_of_frames_in_a_list_are_matched_by_name(library):
+    bags = [{"x": RNG.normal(size=5), "y": 30 * RNG.normal(size=5)} for _ in range(6)]
+    swapped = [library({name: bag[name] for name in ("y", "x")}) for bag in bags]
+    frames, targets = [library(bag) for bag in bags], np.arange(6.0)
+    assert PointClouds.from_list([frames[0], *swapped[1:]]) == PointClouds.from_list(frames)
+    regressor = DistributionGPRegressor(restarts=0).fit(frames, targets)
+    np.testing.assert_array_equal(regressor.predict(swapped), regressor.predict(frames))

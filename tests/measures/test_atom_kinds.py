@@ -115,7 +115,8 @@ def test_missing_kinds_are_refused(kinds: Any, message: str) -> None:
 
 def test_an_unknown_kind_is_refused() -> None:
     with pytest.raises(
-        ValueError, match=r"Bag 0: expected atoms of the kinds .* got 'O' in atom 1"
+        ValueError,
+        match=r"Bag 0: expected atoms of the kinds .* got 'O' in atom 1",
     ):
         clouds()._with_kind_names(("C", "H"))
     with pytest.raises(ValueError, match="Expected clouds without kinds as in training"):

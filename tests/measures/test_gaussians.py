@@ -1,6 +1,9 @@
 """Gaussians and their mixtures: validation, rows, labels, samples and normalisation."""
 
+from typing import Any
+
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given, settings
@@ -368,3 +371,9 @@ def test_normalize_refuses_constant_coordinates():
         GaussianMixtures.unpack(padded, 2).normalize()
     covariance[0, 1, 1] = 1e-30
     Gaussians(mean, covariance).normalize()
+
+
+@pytest.mark.parametrize("form", [pd.Series, np.array, torch.DoubleTensor, list])
+def test_numbers_with_errors_are_gaussians_in_one_dimension(form: Any) -> None:
+    found = Gaussians.from_mean_std(form([1.0, 2.0, 3.0]), form([0.1, 0.2, 0.3]))
+    assert found == Gaussians.from_mean_std([[1.0], [2.0], [3.0]], [[0.1], [0.2], [0.3]])

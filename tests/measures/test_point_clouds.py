@@ -3,8 +3,10 @@
 import copy
 import pickle
 import warnings
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse
 import torch
@@ -12,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from gp_distributions.measures import Gaussians, PointClouds, ReferenceMeasure
+from gp_distributions.measures import Gaussians, MixedInputs, PointClouds, ReferenceMeasure
 from gp_distributions.warnings import DistributionWarning, PrecisionWarning
 
 few = settings(deadline=None, max_examples=30)
@@ -404,7 +406,7 @@ def test_the_index_is_along_the_last_batch_axis():
         ([0, -7], IndexError, "index -7 is out of bounds .* size 6"),
         ([True, False], IndexError, "axis is 6 but size of .* boolean axis is 2"),
         ((0, 1), IndexError, "too many indices"),
-        ("a", IndexError, "integers"),
+        ("a", IndexError, "got 'a'"),
     ],
 )
 def test_invalid_indices_are_refused(index, error, message):
@@ -509,3 +511,13 @@ def test_normalize_refuses_a_coordinate_without_spread():
     for other in (PointClouds(np.zeros((1, 3))), np.ones(2)):
         with pytest.raises(TypeError, match="like to be PointClouds of dimension 2, got"):
             made.normalize(like=other)
+
+
+@pytest.mark.parametrize("form", [list, np.array, pd.Series, pd.Index])
+def test_text_selects_by_label(form: Any) -> None:
+    clouds = PointClouds.from_list({"a": [1.0], "b": [2.0], "c": [3.0]})
+    for X in (clouds, MixedInputs(cells=clouds)):
+        assert X[form(["c", "a"])] == X[[2, 0]]
+        assert X["b"] == X[1]
+        with pytest.raises(IndexError, match=r"once in \['a', 'b', 'c'\], got 'd'"):
+            X[form(["a", "d"])]

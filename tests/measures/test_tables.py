@@ -17,10 +17,8 @@ from gp_distributions import (
     DistributionGP,
     DistributionGPRegressor,
     EmbeddingTransformer,
-    GaussianMixtures,
     Gaussians,
     MixedInputs,
-    MMDKernel,
     PointClouds,
     SparseDistributionGP,
 )
@@ -161,7 +159,7 @@ class TestFolds:
             ):
                 assert X.labels.tolist() == clouds[kept].labels.tolist()
                 DistributionGP(X, Y[kept])
-                DistributionGP(X, part["age"])
+                DistributionGP(X, part["age"].rename("next age"))
                 DistributionGP(X, pd.Series(Y[kept], index=clouds[kept].labels))
 
     @pytest.mark.parametrize("second", [{"age": Y}, {"other": BAGS}])
@@ -221,7 +219,6 @@ class TestColumns:
         "list": PointClouds.from_list,
         "curves": PointClouds.from_curves,
         "meshes": lambda frames: PointClouds.from_meshes([(f, [[0, 1, 2]]) for f in frames]),
-        "single": lambda frames: PointClouds.from_list([*map(PointClouds, frames)]),
         "long": lambda frames: PointClouds.from_frame(
             pd.concat(
                 [*map(as_pandas, frames)], keys=range(len(frames)), names=["bag", "row"]
@@ -229,14 +226,7 @@ class TestColumns:
             bag="bag",
             columns=[*as_pandas(frames[0]).columns],
         ),
-        "ragged": lambda frames: PointClouds.from_ragged(
-            pa.concat_tables(map(pa.Table.from_pandas, map(as_pandas, frames))),
-            range(0, 4 * len(frames) + 1, 4),
-        ),
         "gaussians": lambda frames: Gaussians.from_mean_std(frames[0], as_pandas(frames[0]) ** 2),
-        "mixtures": lambda frames: GaussianMixtures.from_list(
-            [(f, np.broadcast_to(np.eye(2), (4, 2, 2)), [1] * 4) for f in frames]
-        ),
         "mixed": lambda frames: MixedInputs(cells=PointClouds.from_list(frames)),
         "cells": lambda frames: MixedInputs.from_frame(pd.DataFrame({"cells": [*frames]})),
     }
@@ -245,8 +235,7 @@ class TestColumns:
     @pytest.mark.parametrize("made", MADE)
     def test_take_the_order_of_training(self, made: str, library: Any) -> None:
         X, new = (self.MADE[made]([*map(library, f)]) for f in (self.FRAMES, self.SWAPPED))
-        kernel = MMDKernel(2, inputs="mixtures") if made == "mixtures" else None
-        model = DistributionGP(X, np.arange(len(X)), kernel)
+        model = DistributionGP(X, np.arange(len(X)))
         assert torch.equal(model.predict(new)[0], model.predict(X)[0])
 
     @pytest.mark.parametrize("library", [lambda frame: frame, pa.Table.from_pandas])
@@ -289,3 +278,30 @@ class TestColumns:
 
 def as_pandas(frame: Any) -> pd.DataFrame:
     return frame.to_pandas() if isinstance(frame, pa.Table) else frame
+
+
+def test_targets_among_inputs_are_refused() -> None:
+    frame = pd.DataFrame({"bags": [[1.0], [2.0, 3.0]], "y": [1, 2]})
+    for use in (
+        lambda y: DistributionGPRegressor().fit(frame, y),
+        lambda y: DistributionGP(MixedInputs.from_frame(frame), y),
+    ):
+        with pytest.raises(ValueError, match=r"without the targets, got their column 'y'"):
+            use(frame["y"])
+    DistributionGP(MixedInputs.from_frame(frame), frame["y"].shift(-1, fill_value=0))
+
+
+def test_scores_take_targets_in_the_order_of_the_clouds() -> None:
+    y = pd.Series([1.0, 3.0, 2.0], index=CLOUDS.labels)
+    regressor = DistributionGPRegressor(restarts=0).fit(CLOUDS, y)
+    assert regressor.score(CLOUDS, y) == regressor.score(CLOUDS, y.to_numpy())
+    with pytest.raises(ValueError, match="targets in the order of the clouds, but row 1"):
+        regressor.score(CLOUDS, y.iloc[[0, 2, 1]])
+
+
+def test_known_variances_are_copied() -> None:
+    variances = torch.ones(3, dtype=torch.float64)
+    model = DistributionGP(CLOUDS, [1.0, 3.0, 2.0], train_Yvar=variances, outcome_transform=None)
+    before = model.predict(CLOUDS)[0]
+    variances *= 100
+    assert torch.equal(model.predict(CLOUDS)[0], before)
