@@ -14,6 +14,7 @@ from gp_distributions.metrics.predictions import ClassPredictions, NormalPredict
 from gp_distributions.metrics.relevance_results import Relevance, RelevanceEntry
 from gp_distributions.metrics.relevances import relevance
 from gp_distributions.metrics.sensitivities import Sensitivity, sensitivity
+from gp_distributions.metrics.surfaces import SurfaceSensitivity, surface_sensitivity
 
 __all__ = [
     "Calibration",
@@ -24,6 +25,7 @@ __all__ = [
     "Relevance",
     "RelevanceEntry",
     "Sensitivity",
+    "SurfaceSensitivity",
     "calibration",
     "coverage",
     "crps",
@@ -33,4 +35,5 @@ __all__ = [
     "relevance",
     "reliability",
     "sensitivity",
+    "surface_sensitivity",
 ]

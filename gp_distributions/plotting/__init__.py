@@ -18,6 +18,7 @@ from gp_distributions.plotting.predictions import (
     plot_predictions,
     plot_traces,
 )
+from gp_distributions.plotting.surfaces import plot_surface
 
 __all__ = [
     "plot_calibration",
@@ -31,5 +32,6 @@ __all__ = [
     "plot_reference_path",
     "plot_relevance",
     "plot_sensitivity",
+    "plot_surface",
     "plot_traces",
 ]
