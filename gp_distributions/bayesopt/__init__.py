@@ -5,6 +5,7 @@ from gp_distributions.bayesopt.acquisitions import (
     Observations,
     default_acquisition,
 )
+from gp_distributions.bayesopt.context import Context
 from gp_distributions.bayesopt.decoder import Decoder
 from gp_distributions.bayesopt.free_shapes import DataPenalty, optimize_free_shapes
 from gp_distributions.bayesopt.mixed_search import MixedSearch
@@ -26,6 +27,7 @@ __all__ = [
     "AveragedAcquisition",
     "Categories",
     "CheckpointError",
+    "Context",
     "ContinuousPart",
     "DataPenalty",
     "Decoder",

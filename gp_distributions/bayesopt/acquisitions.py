@@ -30,9 +30,11 @@ class Observations:
     """The evaluations from which an acquisition function is built.
 
     Args:
-        X: A ``T x width`` tensor of the evaluated inputs of the model.
+        X: A ``T x width`` tensor of the evaluated inputs of the model. With fixed parts, these are in
+            the place of those of each candidate, and the best predicted candidate is added.
         Y: A ``T x outcomes`` tensor of the outcomes of these inputs: the objectives, which are
             maximised, followed by the constraints. A constraint is met if its value is at most zero.
+            With fixed parts, they are posterior means.
         objectives: Number of objectives.
         X_pending: Inputs whose evaluation is pending or has failed; ``None`` if there are none.
         q: Number of candidates to propose.
@@ -158,6 +160,26 @@ class AveragedAcquisition(AcquisitionFunction):
         if self._log:
             return (values + weights.log()).logsumexp(-1)
         return values @ weights
+
+
+class PredictedValue(AcquisitionFunction):
+    """The posterior mean of the first objective, less a hundredfold of what violates constraints.
+
+    Args:
+        model: A fitted model of all outcomes.
+        objectives: Number of objectives, which the constraints follow.
+    """
+
+    def __init__(self, model: Model, objectives: int) -> None:
+        super().__init__(model)
+        self.objectives = objectives
+
+    @t_batch_mode_transform(expected_q=1)  # type: ignore[untyped-decorator]
+    def forward(self, X: Tensor) -> Tensor:
+        """Evaluate it at ``batch_shape x 1 x width`` inputs, a ``batch_shape`` tensor."""
+        mean = self.model.posterior(X).mean.squeeze(-2)
+        excess = mean[..., self.objectives :].clamp_min(0).sum(-1)
+        return mean[..., 0] - 100 * excess
 
 
 class MemberView(Model):

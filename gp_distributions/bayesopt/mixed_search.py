@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -14,13 +15,13 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from gp_distributions.bayesopt.alternation import AlternatingSearch, Alternation
+from gp_distributions.bayesopt.context import Context
 from gp_distributions.bayesopt.parts import Box, ContinuousPart, FinitePart, Part, Plain, read_part
 from gp_distributions.bayesopt.pool import Asked, with_candidates
-from gp_distributions.bayesopt.priors import covariate_lengthscale_priors
+from gp_distributions.bayesopt.priors import kernel_of_blocks
 from gp_distributions.bayesopt.proposing import derived_seed
 from gp_distributions.bayesopt.records import candidate_key
-from gp_distributions.kernels.distribution_kernel import DistributionKernel
-from gp_distributions.kernels.mixed import Structure, mixed_kernel
+from gp_distributions.kernels.mixed import Structure
 from gp_distributions.measures.arrays import integer
 from gp_distributions.measures.encoding import CovariateEncoding, MixedEncoding, Scaling
 from gp_distributions.models import DistributionGP
@@ -52,11 +53,13 @@ class MixedSearch(AlternatingSearch):
         maxiter: Maximum number of iterations of each run of L-BFGS-B. Default: the largest of the parts
             that have this option, else 100.
         **parts: The parts by name: a :class:`PoolSearch`, :class:`DesignSearch`, :class:`FreeSearch` or
-            :class:`RecipeSearch`; a tuple of two numbers, the bounds of an ``bayesopt.Interval``; or a
-            list, an array or a column of ``bayesopt.Categories``.
+            :class:`RecipeSearch`; a ``bayesopt.Context``, which is given for each proposal; a tuple of
+            two numbers, the bounds of an ``bayesopt.Interval``; or a list, an array or a column of
+            ``bayesopt.Categories``.
 
     Attributes:
         parts: The parts by name.
+        fixed: Candidates of the parts that are fixed, as plain data.
         encoding: The layout of the rows that the kernel sees, for :func:`mixed_kernel`. Numbers are
             scaled from their bounds to [0, 1].
         input_transform: Input transform of a model on the inputs of this search; ``None`` if there are
@@ -95,6 +98,7 @@ class MixedSearch(AlternatingSearch):
                 "Expected at least one part, such as shape=PoolSearch(clouds), got none."
             )
         self.parts: dict[str, Part] = {name: read_part(part, name) for name, part in parts.items()}
+        self.fixed: dict[str, Any] = {}
         self.num_restarts = integer(self._option(num_restarts, "num_restarts", 8), "num_restarts")
         raw_samples = self._option(raw_samples, "raw_samples", max(256, self.num_restarts))
         self.raw_samples = integer(raw_samples, "raw_samples", least=self.num_restarts)
@@ -164,14 +168,32 @@ class MixedSearch(AlternatingSearch):
             ...     kernel = search.kernel({"shape": MMDKernel(1)})
             ...     return DistributionGP(X, Y, kernel, input_transform=search.input_transform)
         """
-        defaults: dict[str, Kernel] = {
-            name: DistributionKernel(part.default_distance(), batch_shape=batch_shape)
+        known = {
+            name: part.default_distance()
             for name, part in self.parts.items()
             if part.clouds is not None and name not in (kernels or {})
         }
-        given = defaults | dict(kernels or {})
-        kernel = mixed_kernel(self.encoding, given, structure=structure, batch_shape=batch_shape)
-        return covariate_lengthscale_priors(kernel)
+        return kernel_of_blocks(self.encoding, known, kernels, structure, batch_shape)
+
+    def at(self, fixed: Mapping[str, Any]) -> MixedSearch:
+        """Returns this search with some parts fixed, of which every context has to be one.
+
+        Raises:
+            ValueError: If there is no such part, a candidate is not valid, or a context is missing.
+        """
+        missing = [n for n, p in self.parts.items() if isinstance(p, Context) and n not in fixed]
+        if not fixed and not missing:
+            return self
+        if missing or not fixed.keys() <= self.parts.keys():
+            raise ValueError(
+                f"Expected fixed to be a dictionary of some of the parts {list(self.parts)}, with every "
+                f"context, got {list(fixed)}."
+            )
+        found = copy.copy(self)
+        found.fixed = self._plain(fixed)
+        for name, candidate in found.fixed.items():
+            self.parts[name].inputs([candidate])  # which a context then knows
+        return found
 
     def describe(self) -> dict[str, Any]:
         """Return the kind of search and the descriptions of the parts."""
@@ -182,16 +204,19 @@ class MixedSearch(AlternatingSearch):
 
         Intervals and designs follow one scrambled Sobol sequence; sequences of their own would be
         correlated. Other parts follow random sequences of their own, which start anew at their ends.
-        After the longest of them, the combinations that are left follow.
+        After the longest of them, the combinations that are left follow. Fixed parts stay.
         """
-        streams = {
-            name: _cycles(part, count, seed, i) for i, (name, part) in enumerate(self.parts.items())
-        }
-        firsts = [
-            part.initial(count, derived_seed(seed, i, 0))
-            for i, part in enumerate(self.parts.values())
-        ]
-        boxes = {name: part for name, part in self.parts.items() if isinstance(part, Box)}
+        streams: dict[str, Iterator[Any]] = {}
+        firsts: list[list[Any]] = []
+        for i, (name, part) in enumerate(self.parts.items()):
+            if name in self.fixed:
+                streams[name] = itertools.repeat(self.fixed[name])
+                firsts.append([self.fixed[name]])
+            else:
+                streams[name] = _cycles(part, count, seed, i)
+                firsts.append(part.initial(count, derived_seed(seed, i, 0)))
+        free = {name: part for name, part in self.parts.items() if name not in self.fixed}
+        boxes = {name: part for name, part in free.items() if isinstance(part, Box)}
         if boxes:
             bounds = torch.cat([b.bounds.to("cpu", torch.float64) for b in boxes.values()], dim=-1)
             drawn = draw_sobol_samples(bounds, count, 1, seed=seed).squeeze(1)
@@ -223,21 +248,24 @@ class MixedSearch(AlternatingSearch):
             raise ValueError(
                 f"Expected a dictionary with the keys {list(self.parts)}, got {got!r:.200}."
             )
+        return self._plain(candidate)
+
+    def _plain(self, candidate: Mapping[str, Any]) -> dict[str, Any]:
         found: dict[str, Any] = {}
-        for name, part in self.parts.items():
+        for name in filter(candidate.__contains__, self.parts):
             try:
-                found[name] = part.plain(candidate[name])
+                found[name] = self.parts[name].plain(candidate[name])
             except ValueError as error:
                 raise ValueError(f"Part {name!r}: {error}") from error
         return found
 
     def within(self, candidate: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the candidates of the parts within all limits."""
-        return {name: part.within(candidate[name]) for name, part in self.parts.items()}
+        """Returns the candidates of the parts within all limits, and those that are fixed."""
+        return {n: part.within(candidate[n]) for n, part in self.parts.items()} | self.fixed
 
     def reached(self, alternation: Alternation, state: Tensor) -> dict[str, Any]:
         """Returns the candidates of the parts in a state."""
-        return {name: self._places[name].read(state) for name in self.parts}
+        return {n: self._places[n].read(state) for n in self.parts} | self.fixed
 
     def alternation(self, acquisition: AcquisitionFunction, taken: Tensor) -> Alternation:
         """Returns the alternation, which looks distances of pools up."""
@@ -250,7 +278,7 @@ class MixedSearch(AlternatingSearch):
             if isinstance(part, FinitePart):
                 asked = part.asked(acquisition, self.encoding.columns[name])
                 several += [] if asked is None else [(first, asked)]
-            elif isinstance(part, ContinuousPart) and part.moving:
+            elif isinstance(part, ContinuousPart) and part.moving and name not in self.fixed:
                 moves[name] = part
                 moving += [first + column for column in part.moving]
                 bounds = (part.limits - place.mean[part.moving]) / place.scale[part.moving]
@@ -271,7 +299,11 @@ class MixedSearch(AlternatingSearch):
             return values
 
         joined = torch.cat(limits, dim=-1)
-        exchanges = [(place.states, place.part.neighbours) for place in self._places.values()]
+        exchanges = [
+            (place.states, place.part.neighbours)
+            for name, place in self._places.items()
+            if name not in self.fixed
+        ]
         return Alternation(value, exchanges, moving, joined, taken, self.maxiter)
 
     def states(self, candidates: Plain) -> Tensor:
@@ -310,7 +342,9 @@ class _Place:
         self, part: Part, block: Block | CovariateEncoding, first: Tensor, start: int
     ) -> None:
         self.part = part
-        self.rows = part.inputs(part.choices()) if isinstance(part, FinitePart) else None
+        self.rows = None
+        if isinstance(part, FinitePart) and not isinstance(part, Context):
+            self.rows = part.inputs(part.choices())
         width = first.shape[-1] if self.rows is None else 1
         self.states = slice(start, start + width)
         self.mean, self.scale = first.new_zeros(width), first.new_ones(width)
@@ -320,7 +354,8 @@ class _Place:
 
     def write(self, candidates: Plain) -> Tensor:
         """Return candidates of the part as states."""
-        if isinstance(self.part, FinitePart):
+        if self.rows is not None:
+            assert isinstance(self.part, FinitePart)
             choices = self.part.choices()
             return self.mean.new_tensor([choices.index(c) for c in candidates]).unsqueeze(-1)
         if not len(candidates):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import math
 import reprlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -178,6 +180,21 @@ class Search(Part):
         assert self.clouds is not None
         return principal_distances(self._default_distance, EmbeddedRows(self.clouds.pack()))
 
+    def at(self, fixed: Mapping[str, Any]) -> Search:
+        """Returns this search with some parts fixed, for one proposal.
+
+        Args:
+            fixed: Candidates of parts, as users see them, by name.
+
+        Raises:
+            ValueError: If there is no such part.
+        """
+        if fixed:
+            raise ValueError(
+                f"Expected fixed parts {list(fixed)} of a MixedSearch, got a {type(self).__name__}."
+            )
+        return self
+
     @abstractmethod
     def optimize(
         self, acquisition: AcquisitionFunction, q: int, taken: Plain, best: Plain, seed: int
@@ -347,10 +364,16 @@ class Interval(Box):
         """Converts a column to numbers within the bounds."""
         return [number for (number,) in super().read_inputs(inputs)]
 
+    def within(self, candidate: float) -> float:
+        """Returns the nearest number within the bounds."""
+        return float(self.bounds.new_tensor(candidate).clamp(*self.bounds[:, 0]))
+
     def plain(self, candidate: Any) -> float:
-        """Returns the number as a ``float``."""
-        (number,) = super().plain([candidate])
-        return float(number)
+        """Returns the number as a ``float``, also outside the bounds, where it may be fixed or told."""
+        with contextlib.suppress(TypeError, ValueError):
+            if math.isfinite(number := float(candidate)):
+                return number
+        raise ValueError(f"Expected a finite number, got {candidate!r:.80}.")
 
 
 class Categories(FinitePart):

@@ -16,10 +16,10 @@ from gp_distributions.distances.base import Distance, DistanceWrapper
 from gp_distributions.distances.embedded_rows import EmbeddedRows, Rows, rows_of, state_of
 from gp_distributions.distances.principal import PrincipalDistance
 from gp_distributions.kernels.reading import distribution_kernels
-from gp_distributions.measures import PointClouds
+from gp_distributions.measures import MixedEncoding, MixedInputs, PointClouds
 from gp_distributions.measures.arrays import integer
 from gp_distributions.measures.gaussians import Distributions
-from gp_distributions.measures.inputs import as_rows, kind_of
+from gp_distributions.measures.inputs import Inputs, input_rows, kind_of
 from gp_distributions.rows.clouds import drop_copies, pad_rows
 from gp_distributions.rows.layout import Block, Columns
 
@@ -33,7 +33,7 @@ _MEMORY = 2.0**31
 
 
 class Pool:
-    """A fixed set of candidate clouds that remembers their distances.
+    """A fixed set of candidates, clouds alone or beside other inputs, that remembers their distances.
 
     Between calls of :func:`optimize_over_pool`, a pool keeps the squared distances between all
     candidates and the training clouds of the model: ``N`` numbers for each training cloud. It also
@@ -44,14 +44,17 @@ class Pool:
 
     Args:
         candidates: The ``N`` clouds, as :class:`PointClouds`, :class:`Gaussians`,
-            :class:`GaussianMixtures` or an ``N x m*(d+1)`` tensor of rows.
+            :class:`GaussianMixtures`, :class:`MixedInputs` or an ``N x m*(d+1)`` tensor of rows.
+        encoding: The encoding of the model, of mixed inputs. Default: the one that these define.
         memory: Number of bytes for the features of the candidates, for each distance. Default: 2 GiB.
 
     Attributes:
         rows: The candidates, ``N x width``.
-        clouds: The candidates as distributions; ``None`` for a tensor of rows.
+        clouds: The candidates as distributions; ``None`` for a tensor of rows or mixed inputs.
+        inputs: The candidates as they were given.
+        encoding: The encoding of mixed inputs, else ``None``.
         dim: Dimension of the atoms of :class:`PointClouds`, else ``None``.
-        block: Kind and dimension of the candidates; ``None`` for a tensor of rows.
+        block: Kind and dimension of the candidates; ``None`` for a tensor of rows or mixed inputs.
         labels: Labels of the candidates, or ``None``.
 
     Raises:
@@ -68,17 +71,28 @@ class Pool:
         (10, torch.Size([10, 15]))
     """
 
-    def __init__(self, candidates: Distributions | Tensor, *, memory: float = _MEMORY) -> None:
-        rows = as_rows(candidates)
+    def __init__(
+        self,
+        candidates: Inputs | Tensor,
+        *,
+        encoding: MixedEncoding | None = None,
+        memory: float = _MEMORY,
+    ) -> None:
+        self.encoding: MixedEncoding | None = None
+        if isinstance(candidates, MixedInputs):
+            self.encoding = encoding or candidates.encoding
+        rows = input_rows(candidates, self.encoding)
         if rows.dim() != 2 or not len(rows):
             raise ValueError(
                 f"Expected N >= 1 clouds or an N x width tensor of rows, got shape {tuple(rows.shape)}."
             )
         self.rows = rows.detach()
-        self.clouds = None if isinstance(candidates, Tensor) else candidates
+        self.inputs = candidates
+        self.clouds = candidates if isinstance(candidates, Distributions) else None
         self.dim = candidates.dim if isinstance(candidates, PointClouds) else None
-        kind = kind_of(candidates)
-        self.block = None if isinstance(candidates, Tensor) else Block(str(kind), candidates.dim)
+        self.block = None
+        if self.clouds is not None:
+            self.block = Block(str(kind_of(self.clouds)), self.clouds.dim)
         self.labels = getattr(candidates, "labels", None)
         self.memory = memory
         self._known: list[Candidates] = []
@@ -373,7 +387,7 @@ class Candidates:
 
 def optimize_over_pool(
     acquisition: AcquisitionFunction,
-    pool: Pool | Distributions | Tensor,
+    pool: Pool | Inputs | Tensor,
     q: int = 1,
     *,
     exclude: Iterable[int] | Tensor = (),
@@ -388,7 +402,8 @@ def optimize_over_pool(
     Args:
         acquisition: BoTorch acquisition function of a model on rows. For ``q > 1`` it must support
             pending points, as Monte Carlo acquisition functions do.
-        pool: The candidates. For several calls, use a :class:`Pool`, which remembers distances.
+        pool: The candidates; mixed inputs have the encoding of the model. For several calls, use a
+            :class:`Pool`, which remembers distances.
         q: Number of candidates to select.
         exclude: Indices of candidates that must not be selected, such as those already evaluated.
         batch_size: Number of candidates to evaluate at a time, which bounds memory.
@@ -418,7 +433,9 @@ def optimize_over_pool(
         (1, True)
     """
     integer(batch_size, "batch_size")
-    pool = pool if isinstance(pool, Pool) else Pool(pool)
+    if not isinstance(pool, Pool):
+        encoding = getattr(getattr(acquisition, "model", None), "encoding", None)
+        pool = Pool(pool, encoding=encoding)
     taken = torch.as_tensor(
         exclude if isinstance(exclude, Tensor) else list(exclude), device=pool.rows.device
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import hashlib
 from collections.abc import Callable
 from functools import cached_property
@@ -12,6 +13,7 @@ import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.models.transforms.input import InputTransform
 from botorch.optim import optimize_acqf
+from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from gp_distributions.bayesopt.decoder import Decoder, decodable
@@ -24,10 +26,14 @@ from gp_distributions.bayesopt.free_shapes import (
 )
 from gp_distributions.bayesopt.parts import Box, ContinuousPart, FinitePart, Plain, Search, shuffled
 from gp_distributions.bayesopt.pool import Asked, Pool, optimize_over_pool
+from gp_distributions.bayesopt.priors import kernel_of_blocks
+from gp_distributions.distances.scaled import ScaledDistance
+from gp_distributions.kernels.default import default_distance
 from gp_distributions.measures import PointClouds
 from gp_distributions.measures.arrays import Data, check_type, integer
 from gp_distributions.measures.encoding import CovariateEncoding, Scaling
-from gp_distributions.measures.gaussians import Distributions
+from gp_distributions.measures.inputs import Inputs, distributions_of
+from gp_distributions.models import DistributionGP
 from gp_distributions.rows.layout import Block, Columns
 
 # Random designs whose shapes are known to default models.
@@ -38,10 +44,13 @@ _AROUND_BEST = {"sample_around_best": True, "sample_around_best_sigma": 0.1}
 
 
 class PoolSearch(FinitePart, Search):
-    """Search over a fixed set of clouds; a candidate is the index of a cloud.
+    """Search over a fixed set of candidates; a candidate is an index.
+
+    Default models of mixed inputs have a :func:`mixed_kernel`, with distances in the spread of the pool.
 
     Args:
-        pool: The clouds: a :class:`Pool`, distributions, or a tensor of rows.
+        pool: The candidates: a :class:`Pool`; distributions; :class:`MixedInputs`, such as parts that
+            have a speed each; or a tensor of rows.
 
     Example:
         >>> from gp_distributions import PointClouds, PoolSearch, ShapeOptimizer
@@ -50,14 +59,35 @@ class PoolSearch(FinitePart, Search):
         [0, 1, 2]
     """
 
-    def __init__(self, pool: Pool | Distributions | Tensor) -> None:
+    def __init__(self, pool: Pool | Inputs | Tensor) -> None:
         self.pool = pool if isinstance(pool, Pool) else Pool(pool)
+        self.encoding = self.pool.encoding
         self.dim = self.pool.dim
         self.clouds = self.pool.clouds
 
     def block(self, name: str) -> Block | None:
-        """Returns the kind and dimension of the clouds, or ``None`` for a pool of rows."""
+        """Returns the kind and dimension of the clouds, or ``None`` for rows and mixed inputs."""
         return self.pool.block
+
+    def default_kernel(self, batch_shape: torch.Size) -> Kernel:
+        """Returns the kernel of the default model, for mixed inputs one of a kernel for each block."""
+        if self.encoding is None:
+            return super().default_kernel(batch_shape)
+        known = copy.deepcopy(self._distances)
+        return kernel_of_blocks(self.encoding, known, batch_shape=batch_shape)
+
+    @cached_property
+    def _distances(self) -> dict[str, ScaledDistance]:
+        found = {}
+        for name, block in distributions_of(self.pool.inputs).items():
+            found[name] = default_distance(block)
+            found[name].adapt(block.pack())  # once, so that the pool can keep its distances
+        return found
+
+    def choose_metric(self, model: DistributionGP, *, seed: int) -> None:
+        """Gives a model of distributions its members; keeps one of mixed inputs as it is."""
+        if self.encoding is None:
+            super().choose_metric(model, seed=seed)
 
     def choices(self) -> range:
         """Returns all indices of the pool."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from itertools import compress
 from typing import Any, TypeAlias
@@ -20,6 +20,7 @@ from tqdm import tqdm
 from gp_distributions.bayesopt.acquisitions import (
     MakeAcquisition,
     Observations,
+    PredictedValue,
     default_acquisition,
 )
 from gp_distributions.bayesopt.decoder import decodable
@@ -149,17 +150,24 @@ class ShapeOptimizer:
 
     @torch.inference_mode(False)
     @torch.enable_grad()
-    def ask(self, q: int = 1) -> list[Any]:
+    def ask(self, q: int = 1, *, fixed: Mapping[str, Any] | None = None) -> list[Any]:
         """Returns candidates to evaluate next, taking into account those that await their outcomes.
+
+        With fixed parts, such as a raw material or today's temperature, improvement is that over the
+        largest posterior mean with these parts.
 
         Args:
             q: Number of candidates.
+            fixed: Parts of a :class:`MixedSearch` that are given for these candidates, as :meth:`tell`
+                takes them, by name. Intervals take numbers outside their bounds. Every
+                ``bayesopt.Context`` must be given.
 
         Returns:
             ``q`` candidates: indices of a pool, designs as tensors, clouds, or dictionaries of these.
 
         Raises:
-            ValueError: If ``q`` is less than one, or fewer than ``q`` candidates are left.
+            ValueError: If ``q`` is less than one, fewer than ``q`` candidates are left, or ``fixed`` is
+                not valid.
 
         Example:
             >>> from gp_distributions import PointClouds, PoolSearch, ShapeOptimizer
@@ -169,21 +177,37 @@ class ShapeOptimizer:
             >>> optimizer.best
             (1, 0.0)
         """
-        q = integer(q, "q")
+        q, search = integer(q, "q"), self.search.at(fixed or {})
         taken = {e.key: e.candidate for e in self._evaluations} | self._pending
         succeeded = self._succeeded()
         start = self.initial - len(taken) if len(succeeded) >= 2 else q
-        found = self._initial(min(q, start), taken) if start > 0 else []
+        found = self._initial(search, min(q, start), taken) if start > 0 else []
         if len(found) < q:
             if len(succeeded) < 2:
                 raise ValueError(
                     f"Expected q <= {len(found)}, the number of candidates that are left, got {q}."
                 )
-            found += self._optimized(q - len(found), succeeded, [*taken.values(), *found])
+            found += self._optimized(search, q - len(found), succeeded, [*taken.values(), *found])
         shown = [self.search.show(candidate) for candidate in found]
         plain = map(self.search.plain, shown)
         self._pending |= {candidate_key(candidate): candidate for candidate in plain}
         return shown
+
+    def recommend(self, fixed: Mapping[str, Any] | None = None) -> Any:
+        """Returns the candidate with the largest posterior mean of the first objective.
+
+        Where the means of constraints exceed zero, they count a hundredfold against it.
+
+        Args:
+            fixed: As for :meth:`ask`.
+
+        Raises:
+            ValueError: If fewer than two evaluations have succeeded, or ``fixed`` is not valid.
+        """
+        search, succeeded = self.search.at(fixed or {}), self._enough()
+        X, Y = self._data(succeeded)
+        model, seed = self._fitted(X, in_common_units(Y)), derived_seed(self.seed, len(succeeded))
+        return search.show(self._largest_mean(search, model, _best_first(succeeded), seed))
 
     def tell(self, candidate: Any, outcomes: float | Sequence[float] | Tensor) -> None:
         """Record the outcomes of a candidate, whether it was asked for or not.
@@ -324,10 +348,7 @@ class ShapeOptimizer:
         Raises:
             ValueError: If fewer than two evaluations have succeeded.
         """
-        succeeded = self._succeeded()
-        if len(succeeded) < 2:
-            raise ValueError(f"Expected at least two successful evaluations, got {len(succeeded)}.")
-        return self._fitted(*self._data(succeeded))
+        return self._fitted(*self._data(self._enough()))
 
     @property
     def _outcomes(self) -> int:
@@ -344,6 +365,11 @@ class ShapeOptimizer:
 
     def _succeeded(self) -> list[Evaluation]:
         return [e for e in self._evaluations if e.outcomes is not None]
+
+    def _enough(self) -> list[Evaluation]:
+        if len(succeeded := self._succeeded()) < 2:
+            raise ValueError(f"Expected at least two successful evaluations, got {len(succeeded)}.")
+        return succeeded
 
     def _is_feasible(self, e: Evaluation) -> bool:
         return e.outcomes is not None and all(c <= 0 for c in e.outcomes[self.objectives :])
@@ -367,19 +393,29 @@ class ShapeOptimizer:
             self._checkpoint.add(evaluation)
         self._pending.pop(evaluation.key, None)
 
-    def _initial(self, count: int, taken: Collection[str]) -> list[Any]:
-        """Returns the first ``count`` candidates of the random sequence whose keys are not taken."""
-        sequence = map(self.search.show, self.search.initial(len(taken) + count, self.seed))
-        plain = map(self.search.plain, sequence)
+    def _initial(self, search: Search, count: int, taken: Collection[str]) -> list[Any]:
+        """Returns the first ``count`` candidates of the random sequence whose keys are not taken.
+
+        With fixed parts, it goes on after as many candidates as are taken, whose other parts it has.
+        """
+        sequence = map(search.show, search.initial(len(taken) + count, self.seed))
+        plain = list(map(search.plain, sequence))
+        if search is not self.search:
+            plain = plain[len(taken) :] + plain[: len(taken)]
         return [candidate for candidate in plain if candidate_key(candidate) not in taken][:count]
 
-    def _optimized(self, q: int, succeeded: list[Evaluation], taken: list[Any]) -> list[Any]:
+    def _largest_mean(self, search: Search, model: Model, best: list[Any], seed: int) -> Any:
+        return search.optimize(PredictedValue(model, self.objectives), 1, [], best, seed)[0]
+
+    def _optimized(
+        self, search: Search, q: int, succeeded: list[Evaluation], taken: list[Any]
+    ) -> list[Any]:
         """Returns ``q`` candidates that maximise the acquisition function of a fitted model."""
         seed = derived_seed(self.seed, len(taken))
         X, Y = self._data(succeeded)
         done = {e.key for e in succeeded}
         pending = [candidate for candidate in taken if candidate_key(candidate) not in done]
-        best = sorted(succeeded, key=_first, reverse=True)
+        best = _best_first(succeeded)
         if self._rescales:
             Y = in_common_units(Y)
         else:
@@ -389,10 +425,17 @@ class ShapeOptimizer:
         waiting = X[:0]
         if pending:
             waiting = decodable(model.posterior, self.search.inputs(pending))
+        if search is not self.search:
+            known = [search.within(candidate) for candidate in best]
+            best = [self._largest_mean(search, model, best, seed), *known]
+            X = search.inputs(
+                list({candidate_key(candidate): candidate for candidate in best}.values())
+            )
+            Y = model.posterior(X).mean.detach()
         data = Observations(X, Y, self.objectives, waiting if len(waiting) else None, q, seed)
         with seeded(seed, X.device):
             acquisition = self._make_acquisition(model, data)
-            return self.search.optimize(acquisition, q, taken, [e.candidate for e in best], seed)
+            return search.optimize(acquisition, q, taken, best, seed)
 
     def _data(self, succeeded: list[Evaluation]) -> tuple[Tensor, Tensor]:
         X = self.search.inputs([e.candidate for e in succeeded])
@@ -430,6 +473,10 @@ class ShapeOptimizer:
         kernel = self.search.default_kernel(torch.Size(Y.shape[-1:] if Y.shape[-1] > 1 else []))
         model = DistributionGP(X, Y, kernel, input_transform=self.search.input_transform)
         return median_lengthscale_prior(model)
+
+
+def _best_first(succeeded: list[Evaluation]) -> list[Any]:
+    return [e.candidate for e in sorted(succeeded, key=_first, reverse=True)]
 
 
 def _first(evaluation: Evaluation) -> float:

@@ -11,6 +11,10 @@ normal, then
 .. math::
     k(P, P') = \mathrm E \cos(\tau \langle z, \phi(P) - \phi(P') \rangle / \ell).
 
+In a product of kernels, angles :math:`\theta` add up, as :math:`\mathrm E \cos(\theta + \theta')` is the
+product of both expectations of symmetric angles. Categories have the angle 0, with a probability that is
+the kernel between different ones, and otherwise multiples of a random angle.
+
 Importing this module registers the features with BoTorch, so that ``draw_matheron_paths``,
 ``get_matheron_path_model`` and ``PathwiseThompsonSampling`` accept models with these kernels. As with
 BoTorch's own kernels, the features give a draw from the prior, and the update on the data uses the
@@ -32,17 +36,22 @@ Source: Rahimi and Recht 2007; Wilson et al. 2020.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
 from botorch.exceptions.errors import UnsupportedError
-from botorch.sampling.pathwise.features.generators import GenKernelFeatures
-from botorch.sampling.pathwise.features.maps import FeatureMap
+from botorch.models.kernels.categorical import CategoricalKernel
+from botorch.sampling.pathwise.features.generators import GenKernelFeatures, gen_kernel_features
+from botorch.sampling.pathwise.features.maps import FeatureMap, KernelFeatureMap
 from botorch.sampling.pathwise.utils import FeatureSelector, SineCosineTransform
+from gpytorch.kernels import Kernel, ProductKernel
 from torch import Tensor
 
 from gp_distributions.kernels import profiles
+from gp_distributions.kernels.covariances import BlockKernel
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
+from gp_distributions.rows.layout import Columns, select_columns
 
 
 def _gamma(concentration: Tensor | float, like: Tensor) -> Tensor:
@@ -80,6 +89,16 @@ _SQUARED_SCALES: dict[type[profiles.Profile], Callable[..., Tensor]] = {
 }
 
 
+def _waves(kernel: Kernel, num_outputs: int) -> SineCosineTransform:
+    """Return the transform of angles to features, half of which are sines."""
+    if num_outputs % 2:
+        raise UnsupportedError(
+            f"Expected an even number of features, half of them sines, got {num_outputs}."
+        )
+    scale = math.sqrt(2 / num_outputs)
+    return SineCosineTransform(torch.tensor(scale, dtype=kernel.dtype, device=kernel.device))
+
+
 class _KernelFeatureMap(FeatureMap):
     """Features of a kernel, of which each call uses the current lengthscale.
 
@@ -88,9 +107,9 @@ class _KernelFeatureMap(FeatureMap):
         num_outputs: Number of features.
     """
 
-    def __init__(self, kernel: DistributionKernel, num_outputs: int) -> None:
+    def __init__(self, kernel: Kernel, num_outputs: int) -> None:
         super().__init__()
-        self.kernel = kernel
+        self.kernel: Any = kernel
         self.num_outputs = num_outputs
         # BoTorch chains these transforms with those of a ScaleKernel, so they must not be None.
         columns = kernel.active_dims
@@ -100,7 +119,8 @@ class _KernelFeatureMap(FeatureMap):
     @property
     def batch_shape(self) -> torch.Size:
         """Batch shape of the kernel."""
-        return self.kernel.batch_shape
+        shape: torch.Size = self.kernel.batch_shape
+        return shape
 
 
 class FourierFeatureMap(_KernelFeatureMap):
@@ -121,8 +141,7 @@ class FourierFeatureMap(_KernelFeatureMap):
         # Directions are drawn in the first call, when the dimension of the embedding is known.
         self.directions: Tensor | None
         self.register_buffer("directions", None)
-        scale = lengthscale.new_tensor(math.sqrt(2 / num_outputs))
-        self.output_transform = SineCosineTransform(scale)
+        self.output_transform = _waves(kernel, num_outputs)
 
     def forward(self, x: Tensor) -> Tensor:
         """Compute the angles of rows, ``batch_shape x N x num_outputs/2``."""
@@ -191,11 +210,65 @@ def _gen_kernel_features(
         raise UnsupportedError(
             f"The {profile.__name__} profile has no random features. Use Linear or one of {supported}."
         )
-    if num_outputs % 2:
-        raise UnsupportedError(
-            f"Expected an even number of features, half of them sines, got {num_outputs}."
-        )
     return FourierFeatureMap(kernel, num_outputs)
 
 
+class ProductFeatureMap(_KernelFeatureMap):
+    """Sines and cosines of sums of angles of a product of kernels, on a block of rows or all columns.
+
+    Args:
+        kernel: The product, or a :class:`BlockKernel`.
+        num_outputs: Number of features, half of which are sines.
+        factors: The kernels of the factors.
+        num_inputs: Number of columns.
+        columns: The columns of the block.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        num_outputs: int,
+        factors: Iterable[Kernel],
+        num_inputs: int,
+        columns: Columns = None,
+    ) -> None:
+        super().__init__(kernel, num_outputs)
+        sizes = {"num_inputs": num_inputs, "num_outputs": num_outputs}
+        self.factors = torch.nn.ModuleList(gen_kernel_features(each, **sizes) for each in factors)
+        self.columns = columns
+        self.output_transform = _waves(kernel, num_outputs)
+        if not all(isinstance(each.output_transform, SineCosineTransform) for each in self.factors):
+            raise UnsupportedError("Sample paths of products need factors with Fourier features.")
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Compute the angles of rows, ``batch_shape x N x num_outputs/2``."""
+        x = select_columns(x, self.columns)
+        factors: Iterable[Any] = self.factors
+        angles: Tensor = sum(each.forward(each.input_transform(x)) for each in factors)
+        return angles
+
+
+def _of_block(kernel: BlockKernel, *, num_inputs: int, num_outputs: int) -> FeatureMap:
+    count = len(kernel.columns) if isinstance(kernel.columns, tuple) else num_inputs
+    return ProductFeatureMap(kernel, num_outputs, [kernel.base_kernel], count, kernel.columns)
+
+
+def _of_product(kernel: ProductKernel, *, num_inputs: int, num_outputs: int) -> FeatureMap:
+    return ProductFeatureMap(kernel, num_outputs, kernel.kernels, num_inputs)
+
+
+def _of_categories(kernel: CategoricalKernel, *, num_inputs: int, num_outputs: int) -> FeatureMap:
+    lengthscale = kernel.lengthscale.detach()
+    turns, chance = lengthscale.new_empty(
+        2, *kernel.batch_shape, num_outputs // 2, num_inputs
+    ).uniform_()
+    differs = chance > torch.exp(-1 / (num_inputs * lengthscale))
+    found = KernelFeatureMap(kernel, 2 * math.pi * turns * differs)
+    found.input_transform, found.output_transform = torch.nn.Identity(), _waves(kernel, num_outputs)
+    return found
+
+
 GenKernelFeatures.add((DistributionKernel,), _gen_kernel_features)
+GenKernelFeatures.add((BlockKernel,), _of_block)
+GenKernelFeatures.add((ProductKernel,), _of_product)
+GenKernelFeatures.add((CategoricalKernel,), _of_categories)

@@ -34,8 +34,8 @@ def plot_surface(
         label: Name and unit of the values.
         limit: The largest absolute value of the colour scale. Default: the 90% quantile, since values at
             edges can be many times as large as those of the faces.
-        path: Path of a PLY file of the coloured mesh, with the property ``value`` of vertices, which
-            MeshLab and ParaView read. Default: none is written.
+        path: Path of a PLY file of the coloured mesh and the values, for ParaView or MeshLab; it needs
+            trimesh. Default: none is written.
         ax: Axes with ``projection="3d"`` to draw on, whose view is kept. Default: axes of a new figure.
 
     Returns:
@@ -83,22 +83,10 @@ def plot_surface(
     space.set_axis_off()
     space.figure.colorbar(colours, ax=space, label=label, shrink=0.6)
     if path is not None:
-        properties = [f"float {name}" for name in ("x", "y", "z")]
-        properties += [f"uchar {name}" for name in ("red", "green", "blue")]
-        header = [
-            "ply",
-            "format ascii 1.0",
-            f"element vertex {len(points)}",
-            *(f"property {each}" for each in [*properties, "float value"]),
-            f"element face {len(triangles)}",
-            "property list uchar int vertex_indices",
-            "end_header",
-        ]
-        rgb = colours.to_rgba(shown, bytes=True)[:, :3]
-        with open(path, "w") as file:
-            file.write("\n".join(header) + "\n")
-            each = np.column_stack([points, rgb, shown])
-            np.savetxt(file, each, fmt=["%.9g"] * 3 + ["%d"] * 3 + ["%.9g"])
-            np.savetxt(file, np.insert(triangles, 0, 3, axis=1), fmt="%d")
+        import trimesh
+
+        options = {"process": False, "vertex_attributes": {"value": shown.astype(np.float32)}}
+        rgba = colours.to_rgba(shown, bytes=True)
+        trimesh.Trimesh(points, triangles, vertex_colors=rgba, **options).export(path)
     drawn: Axes = space
     return drawn

@@ -227,7 +227,7 @@ class TestCandidates:
         ("name", "value"),
         [
             ("shape", 30),
-            ("angle", 3.1),
+            ("angle", float("nan")),
             ("material", "elm"),
             ("design", "x"),
             ("free", CLOUDS[0].points),

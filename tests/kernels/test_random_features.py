@@ -3,11 +3,13 @@
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from botorch.acquisition.objective import LinearMCObjective
 from botorch.acquisition.thompson_sampling import PathwiseThompsonSampling
 from botorch.exceptions.errors import UnsupportedError
+from botorch.models.kernels.categorical import CategoricalKernel
 from botorch.sampling.pathwise import draw_matheron_paths, gen_kernel_features
 from cases import DISTANCES, as_rows, halving, random_clouds
 from gpytorch.kernels import Kernel, ScaleKernel
@@ -16,8 +18,12 @@ from torch import Tensor
 from gp_distributions import (
     DistributionGP,
     DistributionKernel,
+    MixedInputs,
+    PointClouds,
     SlicedWasserstein,
+    SlicedWassersteinKernel,
     integrate_hyperparameters,
+    mixed_kernel,
 )
 from gp_distributions.kernels import PowerExponential, Profile, RationalQuadratic, StudentT
 from gp_distributions.kernels.profiles import PROFILES
@@ -145,6 +151,23 @@ def check_moments(model: DistributionGP, new: Tensor = NEW, draws: int = 20) -> 
 @pytest.mark.parametrize("name", MODELS)
 def test_paths_have_the_moments_of_the_posterior(name: str) -> None:
     check_moments(make_model(**MODELS[name]))
+
+
+def test_products_of_clouds_numbers_and_categories() -> None:
+    rng = np.random.default_rng(0)
+    X = MixedInputs(
+        cells=PointClouds(rng.normal(size=(14, 6, 2))),
+        numbers={"age": rng.normal(size=14), "dose": rng.normal(size=14)},
+        arms={"arm": list("abcabcabcabcab"), "sex": list("mmmmmmmffffffm")},
+    )
+    kernel = mixed_kernel(X, {"cells": SlicedWassersteinKernel(2, num_slices=8, num_quantiles=8)})
+    kernel.double()
+    categories = [part for part in kernel.modules() if isinstance(part, CategoricalKernel)]
+    categories[0].lengthscale = torch.tensor([[0.3, 2.0]])
+    rows = X.pack()
+    errors = gram(kernel, 8192, rows) - kernel(rows).to_dense()
+    assert float(errors.detach().abs().max()) < 5 / 64
+    check_moments(DistributionGP(X[:10], TARGETS[:10], kernel), rows[10:])
 
 
 def linear() -> DistributionGP:
