@@ -5,7 +5,7 @@ Sets for development, read from files of packages; mil and aeon do not state the
 - ``states``: respondents of 51 states, the share of votes; ``schools``: pupils of 160 schools, their
   mean achievement (without it); ``sector``: the same pupils with it, public or private.
 - ``musk1``, ``musk2``, ``elephant``: multiple instances (package mil); ``MUTAG``: nodes of graphs,
-  with their labels spread over 0 to 3 steps, and degrees.
+  with their labels and degrees averaged over 0 to 3 steps.
 - ``airfoils``: 400 outlines with normals, and their lift to drag; ``blades``: 250 surfaces, as 1,000
   points with normals, and their losses (log (1 - efficiency) / efficiency); ``patients``: 250 drawn
   ones, and a response to their cells; ``molecules``: pairs of atoms of 1,000 molecules of QM9, and
