@@ -5,7 +5,6 @@ from gp_distributions.bayesopt.acquisitions import (
     Observations,
     default_acquisition,
 )
-from gp_distributions.bayesopt.context import Context
 from gp_distributions.bayesopt.decoder import Decoder
 from gp_distributions.bayesopt.free_shapes import DataPenalty, optimize_free_shapes
 from gp_distributions.bayesopt.mixed_search import MixedSearch
@@ -20,7 +19,7 @@ from gp_distributions.bayesopt.pool import Pool, optimize_over_pool
 from gp_distributions.bayesopt.priors import median_lengthscale_prior
 from gp_distributions.bayesopt.recipe_search import RecipeSearch
 from gp_distributions.bayesopt.records import CheckpointError, Evaluation
-from gp_distributions.bayesopt.searches import DesignSearch, FreeSearch, PoolSearch
+from gp_distributions.bayesopt.searches import Context, DesignSearch, FreeSearch, PoolSearch
 from gp_distributions.bayesopt.shape_optimizer import ShapeOptimizer
 
 __all__ = [

@@ -174,12 +174,10 @@ class PredictedValue(AcquisitionFunction):
         super().__init__(model)
         self.objectives = objectives
 
-    @t_batch_mode_transform(expected_q=1)  # type: ignore[untyped-decorator]
     def forward(self, X: Tensor) -> Tensor:
         """Evaluate it at ``batch_shape x 1 x width`` inputs, a ``batch_shape`` tensor."""
         mean = self.model.posterior(X).mean.squeeze(-2)
-        excess = mean[..., self.objectives :].clamp_min(0).sum(-1)
-        return mean[..., 0] - 100 * excess
+        return mean[..., 0] - 100 * mean[..., self.objectives :].clamp_min(0).sum(-1)
 
 
 class MemberView(Model):

@@ -15,16 +15,16 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from gp_distributions.bayesopt.alternation import AlternatingSearch, Alternation
-from gp_distributions.bayesopt.context import Context
 from gp_distributions.bayesopt.parts import Box, ContinuousPart, FinitePart, Part, Plain, read_part
 from gp_distributions.bayesopt.pool import Asked, with_candidates
-from gp_distributions.bayesopt.priors import kernel_of_blocks
+from gp_distributions.bayesopt.priors import covariate_lengthscale_priors
 from gp_distributions.bayesopt.proposing import derived_seed
 from gp_distributions.bayesopt.records import candidate_key
-from gp_distributions.kernels.mixed import Structure
+from gp_distributions.bayesopt.searches import Context
+from gp_distributions.kernels.distribution_kernel import DistributionKernel
+from gp_distributions.kernels.mixed import Structure, mixed_kernel
 from gp_distributions.measures.arrays import integer
 from gp_distributions.measures.encoding import CovariateEncoding, MixedEncoding, Scaling
-from gp_distributions.models import DistributionGP
 from gp_distributions.rows.layout import Block, Slots
 
 _NO_BATCH = torch.Size()
@@ -139,9 +139,6 @@ class MixedSearch(AlternatingSearch):
         """Returns :meth:`kernel` with default kernels of all parts."""
         return self.kernel(batch_shape=batch_shape)
 
-    def choose_metric(self, model: DistributionGP, *, seed: int) -> None:
-        """Keeps the model, whose kernel is a :func:`mixed_kernel`, as it is."""
-
     def kernel(
         self,
         kernels: Mapping[str, Kernel] | None = None,
@@ -168,12 +165,14 @@ class MixedSearch(AlternatingSearch):
             ...     kernel = search.kernel({"shape": MMDKernel(1)})
             ...     return DistributionGP(X, Y, kernel, input_transform=search.input_transform)
         """
-        known = {
-            name: part.default_distance()
+        defaults: dict[str, Kernel] = {
+            name: DistributionKernel(part.default_distance(), batch_shape=batch_shape)
             for name, part in self.parts.items()
             if part.clouds is not None and name not in (kernels or {})
         }
-        return kernel_of_blocks(self.encoding, known, kernels, structure, batch_shape)
+        given = defaults | dict(kernels or {})
+        kernel = mixed_kernel(self.encoding, given, structure=structure, batch_shape=batch_shape)
+        return covariate_lengthscale_priors(kernel)
 
     def at(self, fixed: Mapping[str, Any]) -> MixedSearch:
         """Returns this search with some parts fixed, of which every context has to be one.
@@ -215,8 +214,8 @@ class MixedSearch(AlternatingSearch):
             else:
                 streams[name] = _cycles(part, count, seed, i)
                 firsts.append(part.initial(count, derived_seed(seed, i, 0)))
-        free = {name: part for name, part in self.parts.items() if name not in self.fixed}
-        boxes = {name: part for name, part in free.items() if isinstance(part, Box)}
+        free = (item for item in self.parts.items() if item[0] not in self.fixed)
+        boxes = {name: part for name, part in free if isinstance(part, Box)}
         if boxes:
             bounds = torch.cat([b.bounds.to("cpu", torch.float64) for b in boxes.values()], dim=-1)
             drawn = draw_sobol_samples(bounds, count, 1, seed=seed).squeeze(1)

@@ -161,18 +161,18 @@ class Search(Part):
         :func:`gp_distributions.fit`, with equal weights: a few evaluations do not tell which of them is
         better. The principal components are those of all clouds of the search if they are known, else of
         the evaluated ones, of which there are never more than a model of as many clouds has. A distance
-        without features, as that of mixtures, stays alone.
+        without features, as that of mixtures, stays alone, and so does a kernel of several blocks.
 
         Args:
             model: A model with the :meth:`default_kernel`.
             seed: Random seed of the fits.
         """
-        distance = model.covar_module.base_kernel.distance
-        if not distance.euclidean:
+        kernel = model.covar_module.base_kernel
+        if not isinstance(kernel, DistributionKernel) or not kernel.distance.euclidean:
             return
         known = None
         if self.clouds is not None:
-            known = copy.deepcopy(self._principal, {id(self._default_distance): distance})
+            known = copy.deepcopy(self._principal, {id(self._default_distance): kernel.distance})
         choose_metric(model, seed=seed, name=MIXTURE, principal=known)
 
     @cached_property

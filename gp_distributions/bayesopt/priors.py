@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 
 import torch
 from botorch.models.kernels.categorical import CategoricalKernel
 from gpytorch.kernels import Kernel, MaternKernel
 from gpytorch.priors import LogNormalPrior
 
-from gp_distributions.distances.base import Distance
 from gp_distributions.fitting.starts import start_at_medians
-from gp_distributions.kernels.distribution_kernel import DistributionKernel
-from gp_distributions.kernels.mixed import Structure, mixed_kernel
-from gp_distributions.measures.encoding import MixedEncoding
 from gp_distributions.models import DistributionGP
-
-_NO_BATCH = torch.Size()
 
 
 def median_lengthscale_prior(
@@ -105,30 +98,6 @@ def covariate_lengthscale_priors(kernel: Kernel) -> Kernel:
         if isinstance(part, CategoricalKernel):
             _give(part, LogNormalPrior(0.0, 1.0))
     return kernel
-
-
-def kernel_of_blocks(
-    encoding: MixedEncoding,
-    distances: Mapping[str, Distance],
-    kernels: Mapping[str, Kernel] | None = None,
-    structure: Structure = "product",
-    batch_shape: torch.Size = _NO_BATCH,
-) -> Kernel:
-    """Make a :func:`mixed_kernel` with priors for the lengthscales of numbers and categories.
-
-    Args:
-        encoding: The layout of rows.
-        distances: The distances of blocks that have a default kernel of distributions.
-        kernels: Kernels of other blocks.
-        structure: See :func:`mixed_kernel`.
-        batch_shape: Batch shape of the parameters of default kernels and of outputscales.
-    """
-    given: dict[str, Kernel] = {
-        name: DistributionKernel(distance, batch_shape=batch_shape)
-        for name, distance in distances.items()
-    } | dict(kernels or {})
-    kernel = mixed_kernel(encoding, given, structure=structure, batch_shape=batch_shape)
-    return covariate_lengthscale_priors(kernel)
 
 
 def _give(kernel: Kernel, prior: LogNormalPrior) -> None:

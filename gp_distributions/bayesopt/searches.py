@@ -1,11 +1,10 @@
-"""The sets that can be searched: a pool of clouds, bounded designs, or the atoms of clouds."""
+"""What can be searched: pools, bounded designs, the atoms of clouds; and bags that are given."""
 
 from __future__ import annotations
 
 import contextlib
-import copy
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -26,14 +25,14 @@ from gp_distributions.bayesopt.free_shapes import (
 )
 from gp_distributions.bayesopt.parts import Box, ContinuousPart, FinitePart, Plain, Search, shuffled
 from gp_distributions.bayesopt.pool import Asked, Pool, optimize_over_pool
-from gp_distributions.bayesopt.priors import kernel_of_blocks
-from gp_distributions.distances.scaled import ScaledDistance
+from gp_distributions.bayesopt.priors import covariate_lengthscale_priors
 from gp_distributions.kernels.default import default_distance
+from gp_distributions.kernels.distribution_kernel import DistributionKernel
+from gp_distributions.kernels.mixed import mixed_kernel
 from gp_distributions.measures import PointClouds
-from gp_distributions.measures.arrays import Data, check_type, integer
+from gp_distributions.measures.arrays import Data, Wording, check_type, integer, validated
 from gp_distributions.measures.encoding import CovariateEncoding, Scaling
 from gp_distributions.measures.inputs import Inputs, distributions_of
-from gp_distributions.models import DistributionGP
 from gp_distributions.rows.layout import Block, Columns
 
 # Random designs whose shapes are known to default models.
@@ -73,21 +72,13 @@ class PoolSearch(FinitePart, Search):
         """Returns the kernel of the default model, for mixed inputs one of a kernel for each block."""
         if self.encoding is None:
             return super().default_kernel(batch_shape)
-        known = copy.deepcopy(self._distances)
-        return kernel_of_blocks(self.encoding, known, batch_shape=batch_shape)
-
-    @cached_property
-    def _distances(self) -> dict[str, ScaledDistance]:
-        found = {}
+        kernels: dict[str, Kernel] = {}
         for name, block in distributions_of(self.pool.inputs).items():
-            found[name] = default_distance(block)
-            found[name].adapt(block.pack())  # once, so that the pool can keep its distances
-        return found
-
-    def choose_metric(self, model: DistributionGP, *, seed: int) -> None:
-        """Gives a model of distributions its members; keeps one of mixed inputs as it is."""
-        if self.encoding is None:
-            super().choose_metric(model, seed=seed)
+            distance = default_distance(block)
+            distance.adapt(block.pack())  # so that the pool can keep its distances
+            kernels[name] = DistributionKernel(distance, batch_shape=batch_shape)
+        kernel = mixed_kernel(self.encoding, kernels, batch_shape=batch_shape)
+        return covariate_lengthscale_priors(kernel)
 
     def choices(self) -> range:
         """Returns all indices of the pool."""
@@ -120,6 +111,88 @@ class PoolSearch(FinitePart, Search):
         raise ValueError(
             f"Expected an index from 0 to {len(self.pool) - 1}, got {candidate!r:.80}."
         )
+
+
+class Context(FinitePart):
+    """A bag that is given as a part of a :class:`MixedSearch`; ``ask(fixed=)`` fixes it.
+
+    Any bag of this dimension can be fixed and told, as a cloud or an array of atoms; a checkpoint keeps
+    its points and weights.
+
+    Args:
+        clouds: Examples of bags, such as those of earlier batches. Default kernels measure coordinates
+            in their spread.
+
+    Raises:
+        TypeError: If ``clouds`` are not :class:`PointClouds`.
+
+    Example:
+        >>> import numpy as np
+        >>> from gp_distributions import MixedSearch, PointClouds, ShapeOptimizer
+        >>> from gp_distributions.bayesopt import Context
+        >>> feeds = PointClouds.from_list([[1.0, 2.0], [2.0, 3.0, 5.0]])
+        >>> search = MixedSearch(feed=Context(feeds), temperature=(60.0, 90.0), rate=(1.0, 2.0))
+        >>> optimizer = ShapeOptimizer(search)
+        >>> fixed = {"feed": np.array([[1.5], [4.0]]), "temperature": 80.0}  # this batch, and today
+        >>> (candidate,) = optimizer.ask(fixed=fixed)
+        >>> candidate["feed"].points.flatten().tolist(), candidate["temperature"]
+        ([1.5, 4.0], 80.0)
+    """
+
+    dim: int
+    clouds: PointClouds
+
+    def __init__(self, clouds: PointClouds) -> None:
+        check_type(clouds, PointClouds)
+        self.dim = clouds.dim
+        self.clouds = clouds
+        # All bags that were seen. An input of a model is the position of its bag.
+        self._bags: list[dict[str, Any]] = []
+        self.input_transform = Decoder(self._clouds_at)
+        self.inputs([self.plain(clouds[i]) for i in range(len(clouds))])
+
+    def describe(self) -> dict[str, Any]:
+        """Return the kind of part and the dimension of bags."""
+        return {"kind": "context", "dim": self.dim}
+
+    def choices(self) -> list[dict[str, Any]]:
+        """Returns the bags that were seen."""
+        return self._bags
+
+    def inputs(self, candidates: Plain) -> Tensor:
+        """Returns the positions of bags among those that were seen, which they join."""
+        new = [bag for bag in candidates if bag not in self._bags]
+        if new:
+            self._bags += new
+            self._pool = Pool(PointClouds.from_list([self.show(bag) for bag in self._bags]))
+        places = [self._bags.index(bag) for bag in candidates]
+        return self._pool.rows.new_tensor(places).unsqueeze(-1)
+
+    def asked(self, module: torch.nn.Module, columns: Columns) -> Asked:
+        """Returns what looks the distances of bags up."""
+        return self._pool.asked(module, columns)
+
+    def show(self, candidate: Mapping[str, Any]) -> PointClouds:
+        """Returns the cloud."""
+        like = self.clouds
+        points, weights = (like.weights.new_tensor(candidate[n]) for n in ("points", "weights"))
+        return like._alike(*validated(points, weights, Wording()), labels=None)
+
+    def plain(self, candidate: Any) -> dict[str, Any]:
+        """Returns the points and weights of a bag, without padding."""
+        read = isinstance(candidate, Mapping)
+        bag = self.show(candidate) if read else PointClouds.from_list([candidate])[0]
+        if bag.dim != self.dim:
+            raise ValueError(f"Expected a bag of dimension {self.dim}, got {candidate!r:.80}.")
+        present = bag.weights > 0
+        return {"points": bag.points[present].tolist(), "weights": bag.weights[present].tolist()}
+
+    def _clouds_at(self, places: Tensor) -> PointClouds:
+        clouds = self._pool.clouds
+        assert isinstance(clouds, PointClouds)
+        found = clouds[places[:, 0].long()]
+        # Decoders have gradients, which are zero here.
+        return PointClouds._unchecked(found.points, found.weights + 0 * places)
 
 
 class DesignSearch(Box, Search):

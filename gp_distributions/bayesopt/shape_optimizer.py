@@ -428,9 +428,7 @@ class ShapeOptimizer:
         if search is not self.search:
             known = [search.within(candidate) for candidate in best]
             best = [self._largest_mean(search, model, best, seed), *known]
-            X = search.inputs(
-                list({candidate_key(candidate): candidate for candidate in best}.values())
-            )
+            X = search.inputs(best).unique(dim=0)
             Y = model.posterior(X).mean.detach()
         data = Observations(X, Y, self.objectives, waiting if len(waiting) else None, q, seed)
         with seeded(seed, X.device):

@@ -214,28 +214,25 @@ def _gen_kernel_features(
 
 
 class ProductFeatureMap(_KernelFeatureMap):
-    """Sines and cosines of sums of angles of a product of kernels, on a block of rows or all columns.
+    """Sines and cosines of sums of angles of a product of kernels, or of the kernel of a block.
 
     Args:
         kernel: The product, or a :class:`BlockKernel`.
-        num_outputs: Number of features, half of which are sines.
-        factors: The kernels of the factors.
         num_inputs: Number of columns.
-        columns: The columns of the block.
+        num_outputs: Number of features, half of which are sines.
     """
 
     def __init__(
-        self,
-        kernel: Kernel,
-        num_outputs: int,
-        factors: Iterable[Kernel],
-        num_inputs: int,
-        columns: Columns = None,
+        self, kernel: ProductKernel | BlockKernel, *, num_inputs: int, num_outputs: int
     ) -> None:
         super().__init__(kernel, num_outputs)
-        sizes = {"num_inputs": num_inputs, "num_outputs": num_outputs}
-        self.factors = torch.nn.ModuleList(gen_kernel_features(each, **sizes) for each in factors)
-        self.columns = columns
+        block = isinstance(kernel, BlockKernel)
+        self.columns: Columns = kernel.columns if block else None
+        count = len(self.columns) if isinstance(self.columns, tuple) else num_inputs
+        self.factors = torch.nn.ModuleList(
+            gen_kernel_features(each, num_inputs=count, num_outputs=num_outputs)
+            for each in ([kernel.base_kernel] if block else kernel.kernels)
+        )
         self.output_transform = _waves(kernel, num_outputs)
         if not all(isinstance(each.output_transform, SineCosineTransform) for each in self.factors):
             raise UnsupportedError("Sample paths of products need factors with Fourier features.")
@@ -246,15 +243,6 @@ class ProductFeatureMap(_KernelFeatureMap):
         factors: Iterable[Any] = self.factors
         angles: Tensor = sum(each.forward(each.input_transform(x)) for each in factors)
         return angles
-
-
-def _of_block(kernel: BlockKernel, *, num_inputs: int, num_outputs: int) -> FeatureMap:
-    count = len(kernel.columns) if isinstance(kernel.columns, tuple) else num_inputs
-    return ProductFeatureMap(kernel, num_outputs, [kernel.base_kernel], count, kernel.columns)
-
-
-def _of_product(kernel: ProductKernel, *, num_inputs: int, num_outputs: int) -> FeatureMap:
-    return ProductFeatureMap(kernel, num_outputs, kernel.kernels, num_inputs)
 
 
 def _of_categories(kernel: CategoricalKernel, *, num_inputs: int, num_outputs: int) -> FeatureMap:
@@ -269,6 +257,6 @@ def _of_categories(kernel: CategoricalKernel, *, num_inputs: int, num_outputs: i
 
 
 GenKernelFeatures.add((DistributionKernel,), _gen_kernel_features)
-GenKernelFeatures.add((BlockKernel,), _of_block)
-GenKernelFeatures.add((ProductKernel,), _of_product)
+GenKernelFeatures.add((BlockKernel,), ProductFeatureMap)
+GenKernelFeatures.add((ProductKernel,), ProductFeatureMap)
 GenKernelFeatures.add((CategoricalKernel,), _of_categories)

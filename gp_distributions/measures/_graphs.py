@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
-import scipy
 import torch
+from scipy.sparse import coo_array, csr_array, issparse, triu
 from torch import Tensor
 
 from gp_distributions.measures._bags import point_arrays
-from gp_distributions.measures.arrays import Data, Wording, integer, real_array, to_tensors
+from gp_distributions.measures.arrays import Data, Wording, integer, to_tensors
 
 
 def read_graphs(
@@ -35,48 +36,43 @@ def read_graphs(
     features = to_tensors(point_arrays((each for each, _ in graphs), wording))
     for i, (layer, (_, edges)) in enumerate(zip(features, graphs, strict=True)):
         given = None if edge_weights is None else edge_weights[i]
-        ends, shares = _edges(edges, given, len(layer), wording((i,)))
-        # An edge counts once, in whatever direction and however often it is given.
-        first, second = np.sort(ends[ends[:, 0] != ends[:, 1]], axis=1).T
-        key, place = np.unique(first * len(layer) + second, return_inverse=True)
-        largest = np.zeros(len(key))
-        np.maximum.at(largest, place, shares[ends[:, 0] != ends[:, 1]])
-        pair = torch.from_numpy(np.stack(np.divmod(key, len(layer)))).to(layer.device)
-        here, there = torch.cat([pair, pair.flip(0)], dim=1)
-        share = torch.from_numpy(largest).to(layer).repeat(2).unsqueeze(-1)
+        matrix = _adjacency(edges, given, len(layer), wording((i,)))
+        here, there = (torch.from_numpy(ends).long().to(layer.device) for ends in matrix.coords)
+        share = torch.from_numpy(matrix.data).to(layer).unsqueeze(-1)
         total = layer.new_zeros(len(layer), 1).index_add(0, here, share)
         layers = [layer]
         for _ in range(steps):
             sums = torch.zeros_like(layer).index_add(0, here, share * layer[there])
-            mean = torch.where(total > 0, sums / torch.where(total > 0, total, 1.0), layer)
+            mean = torch.where(total > 0, sums / total.clamp_min(1e-300), layer)
             layer = (layer + mean) / 2
             layers.append(layer)
         found.append(torch.cat(layers, dim=-1))
     return found
 
 
-def _edges(given: Any, weights: Data | None, count: int, name: str) -> tuple[Any, Any]:
-    """Return the ends of edges, ``E x 2`` integers, and their weights."""
+def _adjacency(given: Any, weights: Data | None, count: int, name: str) -> Any:
+    """Return the weights of edges in both directions, without those of a node to itself."""
     if hasattr(given, "adj"):  # of networkx
-        import networkx
-
-        given = networkx.to_scipy_sparse_array(given)
-    if scipy.sparse.issparse(given):
-        if given.shape != (count, count):
-            raise ValueError(f"{name}: expected {count} nodes, got a matrix {given.shape}.")
-        matrix = given.tocoo()
-        edges, weights = np.stack([matrix.row, matrix.col], axis=1), matrix.data
-    else:
-        edges = np.asarray(to_tensors([real_array(given, f"Edges of {name}")])[0].cpu())
-        edges = edges.reshape(-1, 2) if edges.size == 0 else edges
-    whole = edges.astype(np.int64)
-    valid = whole.shape[1:] == (2,) and ((whole == edges) & (whole >= 0) & (whole < count)).all()
+        given = import_module("networkx").to_scipy_sparse_array(given)
+    valid = issparse(given)
     if not valid:
+        edges = np.asarray(given, dtype=float)
+        ends = np.reshape(edges, (0, 2) if edges.size == 0 else edges.shape).astype(int)
+        shares = np.ones(len(ends)) if weights is None else np.asarray(weights, dtype=float)
+        valid = ends.shape == (len(shares), 2) and (ends == edges).all() and (ends >= 0).all()
+        valid = valid and ends.max(initial=0) < count
+        if valid:
+            ends, first = np.unique(ends, axis=0, return_index=True)
+            given = coo_array((shares[first], ends.T), shape=(count, count))
+    if (
+        not valid
+        or given.shape != (count, count)
+        or not ((given.data >= 0) & (given.data < np.inf)).all()
+    ):
         raise ValueError(
-            f"{name}: expected edges of shape (E, 2) between nodes from 0 to {count - 1}, got shape "
-            f"{edges.shape}, from {edges.min(initial=0)} to {edges.max(initial=0)}."
+            f"{name}: expected edges of shape (E, 2) between nodes from 0 to {count - 1}, or a matrix "
+            f"of shape {(count, count)}, with a finite weight >= 0 for each, got {given!r:.80}."
         )
-    shares = np.ones(len(whole)) if weights is None else np.asarray(weights, dtype=float)
-    if shares.shape != whole.shape[:1] or not (np.isfinite(shares) & (shares >= 0)).all():
-        raise ValueError(f"{name}: expected a finite weight >= 0 of each of {len(whole)} edges.")
-    return whole, shares
+    once = csr_array(given, dtype=float)
+    upper = triu(once.maximum(once.T), 1)
+    return coo_array(upper + upper.T)

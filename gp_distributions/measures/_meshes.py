@@ -121,7 +121,6 @@ def read_meshes(
     seed: int | np.random.Generator,
     normals: Normals,
     labels: Labels | None,
-    weighed: bool = False,
 ) -> tuple[Clouds, dict[str, Any]]:
     """Read meshes as vertices weighted by area, or as points drawn from equal parts of the surface.
 
@@ -134,7 +133,6 @@ def read_meshes(
         seed: Random seed or generator.
         normals: Whether normals follow the positions, of which kind, or the normals themselves.
         labels: Labels of the meshes in error messages.
-        weighed: Whether weights of points drawn have gradients, those of the areas of their triangles.
 
     Returns:
         Clouds, a ``B x n x d`` tensor of points, or of points and normals, a ``B x n`` tensor of
@@ -157,7 +155,7 @@ def read_meshes(
         draws[..., 0] = (draws[..., 0] + np.arange(count)) / count  # one in each of equal parts
     shapes = []
     for i, (points, (_, faces)) in enumerate(zip(vertices, read, strict=True)):
-        index = triangles(faces, points, wording((i,)))
+        index = _triangles(faces, points, wording((i,)))
         corners = points[index]
         areas = triangle_areas(corners)
         # A vertex represents a third of each adjacent triangle.
@@ -169,10 +167,10 @@ def read_meshes(
         if draws is not None:
             placed = _sampled(corners, areas, torch.from_numpy(draws[i]).to(points))
         shapes.append(Shape(points, shares, corners.mean(1), areas, found, placed))
-    return atoms_of(shapes, given, columns, wording, weighed=weighed)
+    return atoms_of(shapes, given, columns, wording)
 
 
-def triangles(given: Data, points: Tensor, name: str) -> Tensor:
+def _triangles(given: Data, points: Tensor, name: str) -> Tensor:
     """Convert the faces of a mesh to an ``f x 3`` tensor of the vertices of triangles.
 
     Raises:

@@ -126,12 +126,7 @@ class Shape(NamedTuple):
 
 
 def atoms_of(
-    shapes: Sequence[Shape],
-    given: Sequence[Tensor],
-    columns: Columns,
-    wording: Wording,
-    *,
-    weighed: bool = False,
+    shapes: Sequence[Shape], given: Sequence[Tensor], columns: Columns, wording: Wording
 ) -> tuple[Clouds, dict[str, Any]]:
     """Return vertices, or placed points, or the middles of parts if their normals are computed.
 
@@ -142,7 +137,6 @@ def atoms_of(
         given: The normals of their vertices, or none.
         columns: The names of coordinates, or None.
         wording: Names of the shapes in error messages.
-        weighed: Whether weights of placed points have gradients, those of the sizes of their parts.
 
     Returns:
         Clouds, a ``B x n x d`` tensor of points, or of points and normals, a ``B x n`` tensor of
@@ -160,11 +154,6 @@ def atoms_of(
     if placed[0] is not None:
         points = torch.stack([each for each, _ in placed])
         weights = equal_weights(points)
-        if weighed:
-            growth = [
-                (size / size.detach())[on] for size, (_, on) in zip(sizes, placed, strict=True)
-            ]
-            weights = weights * torch.stack(growth)
         marks = [mark[on] for mark, (_, on) in zip(marks, placed, strict=False)]
     known = {"geometric": True, "columns": columns}
     if not marks:

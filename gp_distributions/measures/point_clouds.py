@@ -615,8 +615,8 @@ class PointClouds(WeightedContainer):
             graphs: For each graph, a pair of attributes, an ``n_i x d`` tensor or array, and edges: an
                 ``E x 2`` array of nodes, counted from 0; a sparse adjacency matrix of SciPy, with
                 weights; or a graph of networkx, whose nodes are in its order. Edges have no direction,
-                those that are given twice count once, with the largest weight, and an edge of a node to
-                itself does not count. Write labels as columns of 0 and 1, one for each.
+                those that are given twice count once, and an edge of a node to itself does not count.
+                Write labels as columns of 0 and 1, one for each.
             steps: The number :math:`H` of averages.
             weights: For each graph, the masses of its nodes. Default: equal.
             edge_weights: For each graph, the weights :math:`w_{uv}` of the edges. Default: equal.

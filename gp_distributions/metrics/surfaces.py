@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from gp_distributions.measures import MixedEncoding, MixedInputs
-from gp_distributions.measures.arrays import Data, real_array
+from gp_distributions.measures import MixedEncoding, MixedInputs, PointClouds
+from gp_distributions.measures.arrays import Data, given_points
 from gp_distributions.measures.inputs import Inputs
-from gp_distributions.measures.surfaces import Surface
 from gp_distributions.metrics.relevance_inputs import distributions
 from gp_distributions.metrics.sensitivities import gradients_at
 from gp_distributions.models import DistributionGP
 from gp_distributions.rows.clouds import split_rows
-from gp_distributions.rows.layout import Block
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +51,8 @@ def surface_sensitivity(
     r"""Differentiate the posterior mean with respect to displacements of the surface of a shape.
 
     The vertices are read as the training shapes were: with normals if those had normals, and with as
-    many points if all of them had so many of equal weight. Moving a vertex :math:`v` moves, turns and
+    many points if all of them had so many of equal weight; points that are drawn move with their
+    triangles. Moving a vertex :math:`v` moves, turns and
     stretches the adjacent triangles, and so changes positions, normals and areas:
 
     .. math::
@@ -90,43 +91,60 @@ def surface_sensitivity(
         >>> round(found.displacement.sum().item(), 1)  # of r^2, at r = 1.5
         3.0
     """
-    shape = torch.Size(real_array(vertices, "vertices").shape)
-    name, block, marks = _block_of(model, shape[-1])
-    surface = Surface.read(vertices, faces, shape[-1])
-    rows = (
-        model.train_inputs[0] if isinstance(model, DistributionGP) else model.summed().features.rows
-    )
+    dim = np.shape(vertices)[-1]
+    known = distributions(model)
+    blocks = {
+        name: block
+        for name, (block, _) in known.items()
+        if block.kind == "clouds" and block.dim - dim in (0, dim, dim * (dim + 1) // 2)
+    }
+    if len(blocks) != 1:
+        raise ValueError(
+            f"Expected a model that reads one cloud of shapes with vertices of {dim} coordinates, got "
+            f"the blocks {list(known)}."
+        )
+    ((name, block),) = blocks.items()
+    points = given_points(vertices, "vertices", ("n", dim)).cpu()
+
+    def read(points: Tensor, **options: Any) -> PointClouds:
+        if faces is None:
+            return PointClouds.from_curves([points], **options)
+        return PointClouds.from_meshes([(points, faces)], **options)
+
+    # Vertices at one place are one, since some files repeat them for each triangle.
+    places, index = points.unique(dim=0, return_inverse=True)
+    parts = read(points, normals=True)
+    if faces is None:
+        first = torch.arange(len(points))
+        ends = torch.stack([first, first.roll(-1)], dim=-1)
+    else:
+        ends = torch.as_tensor(faces).long().cpu()
+    vectors = torch.as_tensor(parts.normals)[0] * parts.masses[0].unsqueeze(-1)
+    each = vectors.repeat_interleave(ends.shape[1], dim=0)
+    sums = torch.zeros_like(places).index_add(0, index[ends].flatten(), each)
+    shares = places.new_zeros(len(places)).index_add(0, index, read(points).masses[0])
+    (rows,) = model.train_inputs
     weights = split_rows(block.select(rows), block.atom_dim)[1]
     equal = bool((weights == weights.flatten()[0]).all())
-    places = surface.places.requires_grad_()
-    cloud = surface.cloud(places, marks, weights.shape[-1] if equal else None).to(rows)
+    places.requires_grad_()
+    cloud = read(
+        places[index],
+        atoms=weights.shape[-1] if equal else None,
+        normals="unoriented" if block.dim > 2 * dim else block.dim > dim,
+    ).to(rows)
     X: Inputs = cloud
     if isinstance(model.encoding, MixedEncoding):
         if inputs is None or len(inputs) != 1:
             raise ValueError(f"Expected one MixedInputs as inputs, got {inputs}.")
         X = inputs.to(rows)._with({name: cloud})
     made = model.rows_of(X)
-    found, _ = gradients_at(model, made)
     gradients = torch.stack(
-        [torch.autograd.grad(made, places, each, retain_graph=True)[0] for each in found]
+        [
+            torch.autograd.grad(made, places, of, retain_graph=True)[0]
+            for of in gradients_at(model, made)[0]
+        ]
     )
-    displacement = (gradients * surface.normals).sum(-1)
-    sized = surface.shares > 0
-    density = torch.where(sized, displacement / torch.where(sized, surface.shares, 1.0), 0.0)
-    each = displacement[:, surface.index], density[:, surface.index], gradients[:, surface.index]
-    return SurfaceSensitivity(*(part[0] if model._squeeze_output else part for part in each))
-
-
-def _block_of(model: DistributionGP, dim: int) -> tuple[str, Block, int]:
-    """Return the name and the block of the clouds of shapes, and their number of columns of normals."""
-    found = []
-    for name, (block, _) in distributions(model).items():
-        marks = block.dim - dim
-        if block.kind == "clouds" and marks in (0, dim, dim * (dim + 1) // 2):
-            found.append((name, block, marks))
-    if len(found) != 1:
-        raise ValueError(
-            f"Expected a model that reads one cloud of shapes with vertices of {dim} coordinates, got "
-            f"{[name for name, *_ in found] or distributions(model)}."
-        )
-    return found[0]
+    displacement = (gradients * torch.nn.functional.normalize(sums, dim=-1)).sum(-1)
+    density = torch.where(shares > 0, displacement / shares, 0.0)
+    found = (displacement[:, index], density[:, index], gradients[:, index])
+    return SurfaceSensitivity(*(part[0] if model._squeeze_output else part for part in found))

@@ -10,7 +10,6 @@ import numpy as np
 from gp_distributions.plotting.drawing import Axes, Values, as_array
 
 _SIDE = 50.0  # degrees between the view and the light
-_LEAST = 0.55  # brightness of triangles along the light
 
 
 def plot_surface(
@@ -54,6 +53,7 @@ def plot_surface(
     """
     import matplotlib.pyplot as plt
     from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import LightSource
     from mpl_toolkits.mplot3d.art3d import Poly3DCollection
 
     points, triangles, shown = as_array(vertices), as_array(faces).astype(int), as_array(values)
@@ -61,22 +61,15 @@ def plot_surface(
         raise ValueError(
             f"Expected a value for each of {len(points)} vertices, got shape {shown.shape}."
         )
-    space: Any = ax
-    if space is None:
-        figure = plt.figure(figsize=(7.0, 4.2), layout="constrained")
-        space = figure.add_subplot(projection="3d")
-    limit = limit or float(np.quantile(np.abs(shown), 0.9)) or 1.0
+    space: Any = plt.figure(figsize=(7.0, 4.2)).add_subplot(projection="3d") if ax is None else ax
+    limit = limit or float(np.quantile(np.abs(shown), 0.9))
     signed = (shown < 0).any()
     colours = ScalarMappable(cmap="PuOr" if signed else "cividis_r")
     colours.set_clim(-limit if signed else 0.0, limit)
-    corners = points[triangles]
-    normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
-    normals /= np.maximum(np.linalg.norm(normals, axis=1, keepdims=True), np.finfo(float).tiny)
-    elev, azim = np.radians([space.elev, space.azim + _SIDE])
-    light = np.array([np.cos(elev) * np.cos(azim), np.cos(elev) * np.sin(azim), np.sin(elev)])
+    light = LightSource(space.azim + _SIDE, space.elev)
     painted = colours.to_rgba(shown[triangles].mean(1))
-    painted[:, :3] *= _LEAST + (1 - _LEAST) * np.abs(normals @ light)[:, None]
-    space.add_collection3d(Poly3DCollection(corners, facecolors=painted, edgecolors="none"))
+    mesh = Poly3DCollection(points[triangles], facecolors=painted, shade=True, lightsource=light)
+    space.add_collection3d(mesh)
     low, high = points.min(0), points.max(0)
     space.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), zlim=(low[2], high[2]))
     space.set_box_aspect(np.maximum(high - low, 1e-3 * np.ptp(points)), zoom=0.95)
@@ -88,5 +81,4 @@ def plot_surface(
         options = {"process": False, "vertex_attributes": {"value": shown.astype(np.float32)}}
         rgba = colours.to_rgba(shown, bytes=True)
         trimesh.Trimesh(points, triangles, vertex_colors=rgba, **options).export(path)
-    drawn: Axes = space
-    return drawn
+    return space

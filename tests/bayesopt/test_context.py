@@ -114,7 +114,7 @@ def test_fixed_numbers_may_lie_outside_and_stay() -> None:
     [
         (None, "with every context"),
         ({"feed": FEEDS[0], "tempo": 1.0}, "some of the parts"),
-        ({"feed": np.ones((3, 2))}, "Part 'feed': Expected one bag of dimension 1"),
+        ({"feed": np.ones((3, 2))}, "Part 'feed': Expected a bag of dimension 1"),
         ({"feed": FEEDS[0], "temperature": "hot"}, "Part 'temperature': Expected a finite number"),
     ],
 )
