@@ -50,9 +50,9 @@ def surface_sensitivity(
 ) -> SurfaceSensitivity:
     r"""Differentiate the posterior mean with respect to displacements of the surface of a shape.
 
-    The vertices are read as the training shapes were: with normals if those had normals, and with as
-    many points if all of them had so many of equal weight; points that are drawn move with their
-    triangles. Moving a vertex :math:`v` moves, turns and
+    The vertices are read as the training shapes were: with normals if those had normals, and outlines
+    with as many points if all of them had so many of equal weight. Meshes are read without ``atoms``,
+    since points that are drawn do not tell how areas change. Moving a vertex :math:`v` moves, turns and
     stretches the adjacent triangles, and so changes positions, normals and areas:
 
     .. math::
@@ -118,15 +118,15 @@ def surface_sensitivity(
         first = torch.arange(len(points))
         ends = torch.stack([first, first.roll(-1)], dim=-1)
     else:
-        ends = torch.as_tensor(faces).long().cpu()
+        ends = torch.from_numpy(np.array(faces, dtype=np.int64))
     vectors = torch.as_tensor(parts.normals)[0] * parts.masses[0].unsqueeze(-1)
     each = vectors.repeat_interleave(ends.shape[1], dim=0)
     sums = torch.zeros_like(places).index_add(0, index[ends].flatten(), each)
     shares = places.new_zeros(len(places)).index_add(0, index, read(points).masses[0])
     (rows,) = model.train_inputs
     weights = split_rows(block.select(rows), block.atom_dim)[1]
-    equal = bool((weights == weights.flatten()[0]).all())
     places.requires_grad_()
+    equal = faces is None and (weights == weights.flatten()[0]).all()
     cloud = read(
         places[index],
         atoms=weights.shape[-1] if equal else None,
@@ -145,6 +145,6 @@ def surface_sensitivity(
         ]
     )
     displacement = (gradients * torch.nn.functional.normalize(sums, dim=-1)).sum(-1)
-    density = torch.where(shares > 0, displacement / shares, 0.0)
+    density = (displacement / shares).nan_to_num(0.0)
     found = (displacement[:, index], density[:, index], gradients[:, index])
     return SurfaceSensitivity(*(part[0] if model._squeeze_output else part for part in found))
