@@ -65,6 +65,7 @@ _NAMES = {
         "SparseAggregateGP",
         "SparseClassificationGP",
         "SparseDistributionGP",
+        "VariationalAggregateGP",
         "VariationalDistributionGP",
     ),
     "saving": ("load", "save"),

@@ -61,6 +61,7 @@ from gp_distributions.models import (
     SparseAggregateGP,
     SparseClassificationGP,
     SparseDistributionGP,
+    VariationalAggregateGP,
     VariationalDistributionGP,
 )
 from gp_distributions.saving import load, save
@@ -109,6 +110,7 @@ __all__ = [
     "SparseClassificationGP",
     "SparseDistributionGP",
     "TotalVariation",
+    "VariationalAggregateGP",
     "VariationalDistributionGP",
     "compare",
     "diagnose",

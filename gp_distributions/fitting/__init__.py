@@ -1,5 +1,6 @@
 """Functions that fit models: hyperparameters, reference measures, sampling noise, concentrations."""
 
+import gp_distributions.fitting.aggregates
 import gp_distributions.fitting.classification
 import gp_distributions.fitting.curves
 import gp_distributions.fitting.sparse

@@ -148,10 +148,11 @@ class Ascent:
             known = getattr(model, "train_known", {})
             tasks = model.train_inputs if isinstance(model, MultiTaskGP) else ()
             loss = -mll(model(*model.train_inputs), model.train_targets, *tasks, **known).sum()
-        self._see(loss.item())
+        self.see(loss.item())
         return loss
 
-    def _see(self, loss: float) -> None:
+    def see(self, loss: float) -> None:
+        """Keep the values of the parameters if the loss is the lowest so far."""
         if loss < self.lowest:
             self.lowest, self.best = loss, values_of(self.model)
 

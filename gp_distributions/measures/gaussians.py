@@ -196,7 +196,7 @@ class GaussianMixtures(WeightedContainer):
         shape = (*self.batch_shape, count, self.dim)
         normal = torch.randn(shape, generator=generator, dtype=self.dtype, device=self.device)
         # Every component transforms every draw; each draw keeps the result of its own component.
-        moved = normal.unsqueeze(-3) @ _symmetric_root(self.covariance)
+        moved = normal.unsqueeze(-3) @ symmetric_root(self.covariance)
         moved = moved + self.mean.detach().unsqueeze(-2)
         index = chosen[..., None, :, None].expand(*self.batch_shape, 1, count, self.dim)
         points = moved.gather(-3, index).squeeze(-3)
@@ -211,7 +211,7 @@ class GaussianMixtures(WeightedContainer):
         return self._alike(mean, covariance, self.weights)
 
 
-def _symmetric_root(covariance: Tensor) -> Tensor:
+def symmetric_root(covariance: Tensor) -> Tensor:
     """Return the symmetric positive semi-definite square root of each matrix, without a gradient.
 
     This root is unique, whereas a factor made of eigenvectors is not.

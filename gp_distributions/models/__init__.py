@@ -19,6 +19,7 @@ from gp_distributions.models.sparse_aggregate_gp import SparseAggregateGP
 from gp_distributions.models.sparse_classification import SparseClassificationGP
 from gp_distributions.models.sparse_distribution_gp import SparseDistributionGP
 from gp_distributions.models.training import ensemble_of
+from gp_distributions.models.variational_aggregate_gp import VariationalAggregateGP
 from gp_distributions.models.variational_gp import VariationalDistributionGP
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "SparseAggregateGP",
     "SparseClassificationGP",
     "SparseDistributionGP",
+    "VariationalAggregateGP",
     "VariationalDistributionGP",
     "ensemble_of",
 ]

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
+import torch
 from botorch.models.transforms.outcome import OutcomeTransform
 from botorch.utils.types import DEFAULT
+from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import Likelihood
 from gpytorch.means import Mean, ZeroMean
+from linear_operator import to_linear_operator
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from gp_distributions.distances.embedded_rows import EmbeddedRows
 from gp_distributions.hosts import DefaultType
 from gp_distributions.kernels.aggregates import Kinds
 from gp_distributions.kernels.expected_kernel import ExpectedKernel
@@ -21,7 +25,15 @@ from gp_distributions.measures.inputs import AtomEncoding, TrainingData
 from gp_distributions.models.arguments import gaussian_noise
 from gp_distributions.models.atoms import AtomPredictions, aggregate_parts, check_one_output
 from gp_distributions.models.distribution_gp import DistributionGP
-from gp_distributions.models.draw_noise import DrawNoiseLikelihood
+from gp_distributions.models.draw_noise import (
+    AddedNoiseLikelihood,
+    DrawNoiseLikelihood,
+    draws_of,
+)
+from gp_distributions.models.exact_inference import ExactMultivariateNormal, Moments
+
+# Number of covariances of draws with training targets that are held at a time.
+_HELD = 2**22
 
 
 class AggregateGP(AtomPredictions, DistributionGP):
@@ -40,9 +52,10 @@ class AggregateGP(AtomPredictions, DistributionGP):
     atoms have kinds, as elements, there is a function of each kind. A draw is a measurement at
     an input that is known with an error: pass :meth:`Gaussians.from_mean_std`. Both have the prior
     covariances :math:`\mathrm E_{x \sim P, x' \sim P'} k(x, x')`, see :class:`ExpectedKernel`. A draw
-    has further noise, the variance of :math:`f` within :math:`P`, see :class:`DrawNoiseLikelihood`. All
-    parameters are learned by :func:`fit`. For more than some thousand targets, use
-    :class:`SparseAggregateGP`.
+    has further noise, the variance of :math:`f` within :math:`P`, see :class:`DrawNoiseLikelihood`;
+    predictions for a new :math:`P` are those of :math:`f(x)`, whose variance is the mean posterior
+    variance over :math:`x \sim P` plus the variance of the posterior mean. All parameters are learned by
+    :func:`fit`. For more than some thousand targets, use :class:`SparseAggregateGP`.
 
     Predictions, leave-one-out predictions, posteriors, acquisition functions and files are those of
     :class:`DistributionGP`. :meth:`predict_atoms` predicts :math:`f` itself, and :meth:`contributions`
@@ -71,7 +84,9 @@ class AggregateGP(AtomPredictions, DistributionGP):
             for sums, of which the constant kernel is the mean of each kind.
         outcome_transform: Transform of the targets, as for :class:`DistributionGP`. Default: sums are
             divided by what a line in the masses of kinds leaves of them, and not shifted.
-        train_Yvar: Known noise variances of the targets, unless these are draws.
+        train_Yvar: Known variances :math:`v_i` of the errors of the targets, such as squared standard
+            errors. The noise is :math:`a + v_i` with a learned :math:`a`, what regions differ by; that of
+            new targets has the mean of the :math:`v_i`.
         sampling_noise: Whether atoms are independent samples of larger populations, so that smaller
             clouds have more noise, as for :class:`DistributionGP`; for means only.
 
@@ -80,8 +95,8 @@ class AggregateGP(AtomPredictions, DistributionGP):
             :class:`Gaussians` and targets are sums, or ``covar_module`` is not a kernel.
         ValueError: As for :class:`DistributionGP`; or ``aggregate`` has another value, ``train_Y`` has
             several outputs, ``covar_module`` is of a kind that has no closed form under
-            :class:`Gaussians` or no random features, or a draw comes with ``train_Yvar``, ``likelihood``
-            or ``sampling_noise``.
+            :class:`Gaussians` or no random features, or a draw comes with ``likelihood`` or
+            ``sampling_noise``.
 
     Example:
         >>> import numpy as np
@@ -133,12 +148,13 @@ class AggregateGP(AtomPredictions, DistributionGP):
             if isinstance(data.X, PointClouds):
                 data = replace(data, encoding=AtomEncoding(data.X.kind_names, True, data.X.columns))
         if aggregate == "draw":
-            if likelihood is not None or data.variances is not None or sampling_noise:
+            if likelihood is not None or sampling_noise:
                 raise ValueError(
-                    'Expected no likelihood, train_Yvar or sampling_noise with aggregate="draw", whose '
-                    "noise is that of a DrawNoiseLikelihood."
+                    'Expected no likelihood or sampling_noise with aggregate="draw", whose noise is '
+                    "that of a DrawNoiseLikelihood."
                 )
-            likelihood = DrawNoiseLikelihood(covar_module, **gaussian_noise(data.dtype))
+            if data.variances is None:
+                likelihood = DrawNoiseLikelihood(covar_module, **gaussian_noise(data.dtype))
         super().__init__(
             data,
             None,
@@ -148,3 +164,42 @@ class AggregateGP(AtomPredictions, DistributionGP):
             outcome_transform=outcome_transform,
             sampling_noise=sampling_noise,
         )
+        if data.variances is not None:
+            kernel = self.covar_module if aggregate == "draw" else None
+            learned = gaussian_noise(data.dtype)
+            del learned["batch_shape"]
+            self.likelihood = AddedNoiseLikelihood(self.likelihood.noise, kernel, **learned)
+
+    def latent_marginals(self, rows: EmbeddedRows, given: Any) -> Moments:
+        """Return means and variances of the aggregates, or of draws, at rows, ``... x N x 1``."""
+        mean, variance = super().latent_marginals(rows, given)
+        if self.aggregate == "draw":
+            variance = variance.maximum(self._of_draws(rows.rows, given))
+        return mean, variance
+
+    def latent(self, rows: EmbeddedRows, outputs: list[int]) -> list[MultivariateNormal]:
+        """Return the joint posterior of aggregates, or of independent draws, at rows."""
+        (found,) = super().latent(rows, outputs)
+        if self.aggregate == "draw":
+            known = found.lazy_covariance_matrix.to_dense()
+            variance = known.diagonal(dim1=-2, dim2=-1)
+            beside = self._of_draws(rows.rows, self.conditioned()).squeeze(-1) - variance
+            covariances = to_linear_operator(known + torch.diag_embed(beside.clamp_min(0)))
+            found = ExactMultivariateNormal(found.mean, covariances)
+        return [found]
+
+    def _of_draws(self, rows: Tensor, given: Any) -> Tensor:
+        r"""Return the variances of the function at draws from rows, ``... x N x 1``.
+
+        With the mean :math:`m` and the variance :math:`v` of the posterior at a point, it is
+        :math:`\mathrm E\, v(x) + \operatorname{Var} m(x)` over draws :math:`x`.
+        """
+        found = []
+        atoms, weights = draws_of(self.covar_module, rows)
+        size = max(1, _HELD // (weights.shape[-1] * self.train_targets.shape[-1]))
+        for some, shares in zip(atoms.split(size, -3), weights.split(size, -2), strict=True):
+            moments = super().latent_marginals(EmbeddedRows(some.flatten(-3, -2)), given)
+            mean, variance = (each.squeeze(-1).unflatten(-1, shares.shape[-2:]) for each in moments)
+            apart = mean - (shares * mean).sum(-1, keepdim=True)
+            found.append((shares * (variance + apart.square())).sum(-1, keepdim=True))
+        return torch.cat(found, dim=-2)

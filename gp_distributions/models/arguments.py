@@ -31,6 +31,7 @@ from gp_distributions.kernels.reading import check_kind, distribution_kernels, r
 from gp_distributions.measures import GaussianMixtures, Gaussians, MixedInputs, PointClouds
 from gp_distributions.measures.arrays import described
 from gp_distributions.measures.inputs import Inputs, distributions_of
+from gp_distributions.models.draw_noise import AddedNoiseLikelihood
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.rows.clouds import same_tensor
 
@@ -145,7 +146,8 @@ def check_likelihood(likelihood: Likelihood, num_train: int) -> None:
             "GaussianLikelihood(batch_shape=torch.Size([outputs])), or None."
         )
     if isinstance(likelihood, FixedNoiseGaussianLikelihood):
-        if likelihood.second_noise_covar is not None:
+        added = isinstance(likelihood, AddedNoiseLikelihood)
+        if likelihood.second_noise_covar is not None and not added:
             raise ValueError(
                 "Expected a fixed noise without learn_additional_noise, which GPyTorch adds twice to "
                 "the noise of predictions. Pass variances that include all noise, or a "

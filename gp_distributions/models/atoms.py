@@ -16,7 +16,6 @@ from gp_distributions.kernels.aggregates import aggregate_kernel, scale_and_leve
 from gp_distributions.kernels.expected_kernel import ExpectedKernel
 from gp_distributions.measures import Gaussians, PointClouds
 from gp_distributions.measures.arrays import described, given_points
-from gp_distributions.models.draw_noise import DrawNoiseLikelihood
 from gp_distributions.models.exact_inference import Moments
 from gp_distributions.models.regression import Regression
 
@@ -29,7 +28,7 @@ class AtomPredictions(Regression):
     @property
     def aggregate(self) -> str:
         """What a target is: the ``"mean"`` of the function over atoms, its ``"sum"`` or a ``"draw"``."""
-        if isinstance(self.likelihood, DrawNoiseLikelihood):
+        if getattr(self.likelihood, "kernel", None) is not None:
             return "draw"
         return "sum" if self.covar_module.total else "mean"
 
@@ -58,9 +57,7 @@ class AtomPredictions(Regression):
             >>> mean.shape, bool(mean[0] < mean[1])
             (torch.Size([2]), True)
         """
-        given = given_points(points, "Points", ("N", self.covar_module.num_coordinates))
-        marks = None if kinds is None else np.asarray(kinds)[:, None]
-        atoms = PointClouds(given.unsqueeze(-2), kinds=marks)
+        atoms = clouds_of_atoms(self.covar_module, points, kinds)
         gaussian = self.covar_module.inputs == "gaussians"
         at = Gaussians.from_clouds(atoms) if gaussian else atoms
         mean, std = self.predict(at, observation_noise=False, **options)
@@ -103,6 +100,15 @@ class AtomPredictions(Regression):
             spread[used] = moment
             found.append(weights * spread)
         return found[0], found[1]
+
+
+def clouds_of_atoms(
+    kernel: ExpectedKernel, points: Tensor | ArrayLike, kinds: ArrayLike | None
+) -> PointClouds:
+    """Return clouds of one atom each, as :meth:`AggregateGP.predict_atoms` takes them."""
+    given = given_points(points, "Points", ("N", kernel.num_coordinates))
+    marks = None if kinds is None else np.asarray(kinds)[:, None]
+    return PointClouds(given.unsqueeze(-2), kinds=marks)
 
 
 def check_one_output(targets: Tensor) -> None:

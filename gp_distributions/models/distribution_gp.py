@@ -490,7 +490,8 @@ class DistributionGP(Regression, SingleTaskGP):
         if noise is not None:
             kwargs["noise"] = noise
         elif self.noise_is_known:
-            kwargs["noise"] = mean_noise(self.likelihood.noise, rows, self.num_outputs)
+            known = self.likelihood.noise_covar.noise  # a likelihood adds what it has learned
+            kwargs["noise"] = mean_noise(known, rows, self.num_outputs)
         more = super(DistributionGP, alone).condition_on_observations(wide, Y, **kwargs)
 
         def condition(part: DistributionGP) -> DistributionGP:

@@ -10,7 +10,7 @@ import torch
 from gpytorch.likelihoods import Likelihood
 from numpy.typing import ArrayLike
 from torch import Tensor
-from torch.distributions import MixtureSameFamily
+from torch.distributions import Distribution, MixtureSameFamily
 
 from gp_distributions.distances.embedded_rows import EmbeddedRows
 from gp_distributions.measures.inputs import Inputs
@@ -162,12 +162,18 @@ class TargetPredictions(Regression):
         """Yield slices of clouds, or one of all, and their predictive distributions."""
         rows = self.rows_of(X)
         known = self.known(X, rows, **given)
-        moments = self.in_batches(rows, "latent_moments", batch_size=batch_size)
-        mean, variance = (each.squeeze(-1) for each in moments)
-        std = (variance.clamp_min(0) + self.effect_variance).sqrt()
         count = max(rows.shape[-2], 1)  # without clouds, one slice is empty
         size = count if whole else batch_size
         for start in range(0, count, size):
             part = slice(start, start + size)
             at = {name: value[..., part, None] for name, value in known.items()}
-            yield part, integrated(partial(self.likelihood, **at), mean[..., part], std[..., part])
+            conditional = partial(self.likelihood, **at)
+            yield part, self.integrated_at(rows[..., part, :], conditional, batch_size=batch_size)
+
+    def integrated_at(
+        self, rows: Tensor, conditional: Callable[[Tensor], Distribution], **options: Any
+    ) -> MixtureSameFamily:
+        """Return the predictive distributions at rows, given that of ``... x N x K`` latent values."""
+        moments = self.in_batches(rows, "latent_moments", **options)
+        mean, variance = (each.squeeze(-1) for each in moments)
+        return integrated(conditional, mean, (variance.clamp_min(0) + self.effect_variance).sqrt())

@@ -37,7 +37,7 @@ from gp_distributions.measures.inputs import AtomEncoding
 from gp_distributions.models.atoms import ScaledTargets
 from gp_distributions.models.choice import Choice
 from gp_distributions.models.collapsed import CollapsedSums, ExplicitFeatures, InducingFeatures
-from gp_distributions.models.draw_noise import DrawNoiseLikelihood
+from gp_distributions.models.draw_noise import AddedNoiseLikelihood, DrawNoiseLikelihood
 from gp_distributions.models.likelihoods import (
     BinomialLikelihood,
     PoissonRateLikelihood,
@@ -63,6 +63,7 @@ _CLASSES: tuple[type[Any], ...] = (
     PoissonRateLikelihood,
     ScaledStudentTLikelihood,
     CategoricalKernel,
+    AddedNoiseLikelihood,
     DrawNoiseLikelihood,
     ChainedInputTransform,
     SamplingNoiseLikelihood,
@@ -331,7 +332,8 @@ def _argument(module: Any, parameter: inspect.Parameter) -> Any:
     if name in _KEPT_ELSEWHERE:
         return _KEPT_ELSEWHERE[name](module)
     # Likelihoods pass arguments on to their noise, and named kernels to their distance.
-    parts = [getattr(module, part, None) for part in ("noise_covar", "distance")]
+    keepers = ("noise_covar", "second_noise_covar", "distance")
+    parts = [getattr(module, part, None) for part in keepers]
     for keeper, kept in itertools.product([*parts, module], (name, f"_{name}", f"raw_{name}")):
         value = getattr(keeper, kept, _MISSING)
         if value is _MISSING or inspect.ismethod(value):
