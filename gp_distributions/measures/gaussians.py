@@ -37,6 +37,9 @@ from gp_distributions.rows.layout import (
 
 _GAUSSIAN, _MIXTURE = Wording("Gaussian"), Wording("Mixture")
 
+# The population of true values is found in at most so many steps, to this share of its variance.
+_STEPS, _SAME = 1000, 1e-8
+
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class GaussianMixtures(WeightedContainer):
@@ -335,16 +338,27 @@ class Gaussians(Container):
         self._warn()
 
     @classmethod
-    def from_mean_std(cls, mean: Data, std: Data) -> Gaussians:
+    def from_mean_std(cls, mean: Data, std: Data, population: Gaussians | None = None) -> Gaussians:
         r"""Make Gaussians of independent coordinates, such as numbers with their standard errors.
 
         .. math:: N(m, \operatorname{diag}(s^2))
+
+        This is the distribution of a true value if it varies around the recorded one, as doses around
+        their settings. An error of measurement varies around the true value instead. With a population
+        :math:`N(\mu, \Sigma)` of true values and :math:`S = \operatorname{diag}(s^2)`, the true value
+        then has the distribution
+
+        .. math::
+            N\bigl(\mu + G (m - \mu),\; \Sigma - G \Sigma\bigr), \qquad G = \Sigma (\Sigma + S)^{-1}.
 
         Args:
             mean: A ``batch_shape x d`` tensor or array of means, or a data frame with a column for each
                 coordinate; ``n`` numbers, such as a column of it, are the means of ``n`` Gaussians in
                 one dimension.
             std: The standard deviations, in the same shape and units; zero for exact numbers.
+            population: The recorded values of the training inputs with their errors, ``N`` Gaussians as
+                this function returns them without a population, if errors are those of measurements.
+                The population is the most likely one of their true values. Pass the same for new inputs.
 
         Returns:
             The Gaussians.
@@ -357,8 +371,14 @@ class Gaussians(Container):
             >>> import pandas as pd
             >>> from gp_distributions import Gaussians
             >>> table = pd.DataFrame({"x": [1.0, 2.0], "x_err": [0.1, 0.0]})
-            >>> Gaussians.from_mean_std(table[["x"]], table[["x_err"]]).covariance.flatten()
+            >>> recorded = Gaussians.from_mean_std(table[["x"]], table[["x_err"]])
+            >>> recorded.covariance.flatten()
             tensor([0.0100, 0.0000], dtype=torch.float64)
+            >>> true = Gaussians.from_mean_std(table[["x"]], table[["x_err"]], recorded)
+            >>> bool(true.mean[0] > 1)  # nearer to the other
+            True
+
+        Source: Carroll et al. 2006, chapter 4 (regression calibration).
         """
         (mean,), columns = in_one_order([mean], _GAUSSIAN)
         (std,), others = in_one_order([std], _GAUSSIAN)
@@ -375,7 +395,11 @@ class Gaussians(Container):
         known, expected = deviations.isfinite() & (deviations >= 0), "a standard deviation >= 0"
         check_entries(known, deviations, Wording("Gaussian"), expected, " in coordinate {}")
         gaussians = valid_gaussians(means, torch.diag_embed(deviations.square()))
-        return cls._read(*gaussians, columns=columns)
+        found = cls._read(*gaussians, columns=columns)
+        if population is None:
+            return found
+        check_type(population, Gaussians)
+        return cls._unchecked(*_given(found, *_population(population)), columns=columns)
 
     @classmethod
     def from_clouds(cls, clouds: PointClouds) -> Gaussians:
@@ -477,6 +501,31 @@ class Gaussians(Container):
         normal = self.as_mixtures()._scaled(centre, scale)
         mean, covariance = normal.mean.squeeze(-2), normal.covariance.squeeze(-3)
         return self._alike(mean, covariance)
+
+
+def _given(recorded: Gaussians, centre: Tensor, spread: Tensor) -> tuple[Tensor, Tensor]:
+    """Return means and covariances of true values, given recorded ones and their population."""
+    gain = torch.linalg.solve(
+        spread + recorded.covariance, spread.expand_as(recorded.covariance)
+    ).mT
+    mean = centre + (gain @ (recorded.mean - centre).unsqueeze(-1)).squeeze(-1)
+    covariance = spread - gain @ spread
+    return mean, (covariance + covariance.mT) / 2
+
+
+def _population(recorded: Gaussians) -> tuple[Tensor, Tensor]:
+    """Return the most likely mean and covariance of true values, by steps of the EM algorithm."""
+    centre = recorded.mean.mean(0)
+    apart = recorded.mean - centre
+    spread = apart.mT @ apart / len(apart)
+    for _ in range(_STEPS):
+        means, covariances = _given(recorded, centre, spread)
+        centre, before = means.mean(0), spread
+        apart = means - centre
+        spread = covariances.mean(0) + apart.mT @ apart / len(apart)
+        if bool((spread - before).abs().max() <= _SAME * before.diagonal().max()):
+            break
+    return centre, spread
 
 
 Distributions: TypeAlias = PointClouds | Gaussians | GaussianMixtures

@@ -85,8 +85,8 @@ class AggregateGP(AtomPredictions, DistributionGP):
         outcome_transform: Transform of the targets, as for :class:`DistributionGP`. Default: sums are
             divided by what a line in the masses of kinds leaves of them, and not shifted.
         train_Yvar: Known variances :math:`v_i` of the errors of the targets, such as squared standard
-            errors. The noise is :math:`a + v_i` with a learned :math:`a`, what regions differ by; that of
-            new targets has the mean of the :math:`v_i`.
+            errors. The noise is :math:`a + v_i` with a learned :math:`a`, what regions differ by; that
+            of new targets has the mean of the :math:`v_i`.
         sampling_noise: Whether atoms are independent samples of larger populations, so that smaller
             clouds have more noise, as for :class:`DistributionGP`; for means only.
 
@@ -187,6 +187,14 @@ class AggregateGP(AtomPredictions, DistributionGP):
             covariances = to_linear_operator(known + torch.diag_embed(beside.clamp_min(0)))
             found = ExactMultivariateNormal(found.mean, covariances)
         return [found]
+
+    def noise(self, rows: EmbeddedRows) -> Tensor:
+        """Return noise variances at new rows, without what a function varies within them."""
+        if self.aggregate != "draw" or self.noise_is_known:
+            return super().noise(rows)
+        noise: Tensor = self.likelihood.noise
+        shape = torch.broadcast_shapes(rows.rows.shape[:-1], noise.shape)
+        return noise.expand(shape).unsqueeze(-1)
 
     def _of_draws(self, rows: Tensor, given: Any) -> Tensor:
         r"""Return the variances of the function at draws from rows, ``... x N x 1``.

@@ -22,7 +22,7 @@ from gp_distributions.rows.layout import join_gaussians, normalized, split_gauss
 
 _NO_BATCH = torch.Size()
 # Number of quasi-random points of each Gaussian.
-_DRAWS = 128
+_DRAWS = 256
 
 
 class DrawNoiseLikelihood(RowNoiseLikelihood):
@@ -79,8 +79,8 @@ class DrawNoiseLikelihood(RowNoiseLikelihood):
 class AddedNoiseLikelihood(FixedNoiseGaussianLikelihood):
     r"""Gaussian noise that is learned beside known variances, :math:`a + v_i`.
 
-    The errors of the targets are known, and :math:`a` is what the function leaves of them. Of draws, there
-    is the variance of the function within each input as well, as in :class:`DrawNoiseLikelihood`.
+    The errors of the targets are known, and :math:`a` is what the function leaves of them. Of draws,
+    there is the variance of the function within each input as well, as in :class:`DrawNoiseLikelihood`.
 
     Args:
         noise: The known variances :math:`v_i` of the training targets.

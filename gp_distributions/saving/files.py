@@ -45,10 +45,11 @@ def save(model: Module | BaseEstimator, path: str | os.PathLike[str]) -> None:
     Args:
         model: A :class:`DistributionGP`, :class:`SharedKernelGP`, :class:`CurveGP`,
             :class:`AggregateGP`, :class:`ClassificationGP`, :class:`SparseDistributionGP`,
-            :class:`SparseAggregateGP`, :class:`SparseClassificationGP` or
-            :class:`VariationalDistributionGP`, with any number of members. Its kernel may combine
-            kernels of this package and of GPyTorch with ``ScaleKernel``, ``+`` and ``*``. Or a fitted
-            :class:`DistributionGPRegressor` or :class:`DistributionGPClassifier`.
+            :class:`SparseAggregateGP`, :class:`SparseClassificationGP`,
+            :class:`VariationalAggregateGP` or :class:`VariationalDistributionGP`, with any number of
+            members. Its kernel may combine kernels of this package and of GPyTorch with
+            ``ScaleKernel``, ``+`` and ``*``. Or a fitted :class:`DistributionGPRegressor` or
+            :class:`DistributionGPClassifier`.
         path: Path to the file, with any suffix.
 
     Raises:

@@ -18,6 +18,7 @@ from gp_distributions.models.shared_kernel import SharedKernelGP
 from gp_distributions.models.sparse_aggregate_gp import SparseAggregateGP
 from gp_distributions.models.sparse_classification import SparseClassificationGP
 from gp_distributions.models.sparse_distribution_gp import SparseDistributionGP
+from gp_distributions.models.variational_aggregate_gp import VariationalAggregateGP
 from gp_distributions.models.variational_gp import VariationalDistributionGP
 
 _PARTS = ("covar_module", "likelihood", "mean_module", "outcome_transform", "input_transform")
@@ -158,6 +159,23 @@ def _make_variational(cls: Any, described: dict[str, Any]) -> Any:
     return model
 
 
+def _rates(model: VariationalAggregateGP) -> dict[str, Any]:
+    targets = model.train_targets
+    return {
+        "data": [model.train_rows, targets if model._squeeze_output else targets.unsqueeze(-1)],
+        "likelihood": {"trials": "binomial", "exposure": "poisson"}[model.likelihood.argument],
+        "options": {"covar_module": model.covar_module, "context": model.context}
+        | {model.likelihood.argument: model.train_argument},
+        "encoding": model.encoding,
+    }
+
+
+def _make_rates(cls: Any, described: dict[str, Any]) -> Any:
+    model = cls(*described["data"], likelihood=described["likelihood"], **described["options"])
+    model.encoding = described["encoding"]
+    return model
+
+
 def _estimator(estimator: BaseEstimator) -> dict[str, Any]:
     parameters = estimator.get_params(deep=False)
     fitted = {name: value for name, value in vars(estimator).items() if name not in parameters}
@@ -185,6 +203,7 @@ TAKEN_APART: dict[type[Any], _Pair] = {
     SparseDistributionGP: _SPARSE,
     SparseAggregateGP: _SPARSE,
     SparseClassificationGP: _SPARSE,
+    VariationalAggregateGP: (_rates, _make_rates),
     VariationalDistributionGP: (_variational, _make_variational),
     DistributionGPRegressor: _ESTIMATOR,
     DistributionGPClassifier: _ESTIMATOR,
