@@ -105,7 +105,7 @@ def log_evidence(model: VariationalAggregateGP) -> Tensor:
     away = torch.zeros_like(mode).requires_grad_()
     place = mode + curvature.spread(away)
     density = model.density(table, place, slopes)
-    volume = -model.curvature(table, place, slopes).log_determinant / 2
+    volume = -model.curvature(table, place, slopes).log_root
     (slope,) = torch.autograd.grad(density, away, create_graph=True)
     (pull,) = torch.autograd.grad(volume, away, retain_graph=True)
     moved = _solved(

@@ -109,9 +109,9 @@ class Curvature:
         return cholesky(torch.eye(weighted.shape[-1]).to(weighted) + self.jacobian.mT @ weighted)
 
     @property
-    def log_determinant(self) -> Tensor:
-        """The log determinant of the precision."""
-        return self.precisions.log().sum() + 2 * self.factor.diagonal().log().sum()
+    def log_root(self) -> Tensor:
+        """Half of the log determinant of the precision of the coefficients."""
+        return self.factor.diagonal().log().sum()
 
     def spread(self, normals: Tensor) -> Tensor:
         """Return what has the inverse precision as its covariance, for ``D + T`` normal variables."""
@@ -329,9 +329,8 @@ class VariationalAggregateGP(TargetPredictions, Module):
             )
         draws = self._shared_out(regions, people, inside)  # K x T x G
         numbers = _summed(people, inside), (target - others).clamp_min(0), target.minimum(members)
-        if not each:
-            draws, numbers = draws.sum(1), tuple(number.sum(0) for number in numbers)
-        size, least, most = numbers
+        size, least, most = (number if each else number.sum(0) for number in numbers)
+        draws = draws if each else draws.sum(1)
         draws = draws.clamp(least, most) / size
         lower, upper = draws.quantile(levels, dim=0)
         return GroupShares(draws.mean(0), lower, upper, least / size, most / size)
@@ -369,16 +368,21 @@ class VariationalAggregateGP(TargetPredictions, Module):
         return (shares * squares).sum() - means.sum(0).square().sum()
 
     def density(self, table: Tensor, place: Tensor, slopes: Tensor) -> Tensor:
-        """Return the log probability of targets, plus the log density of coefficients and deviations.
+        r"""Return the log probability of targets, plus the log density of coefficients and deviations.
+
+        It is divided by the standard deviations of deviations given the coefficients, so that its
+        largest value over deviations is their integral, by Laplace's approximation.
 
         Args:
             table: Features of the atoms of the training regions.
             place: Coefficients of features and deviations of regions, whitened, ``D + T``.
             slopes: The slopes :math:`b` by composition.
         """
-        links, _ = self._links_at(table, place, slopes)
-        found: Tensor = self._targets(links).log_prob(self.train_targets).sum()
-        return found - place.square().sum() / 2
+        links, by_atoms = self._links_at(table, place, slopes)
+        targets = self._targets(links)
+        information = targets.variance * self.effect_variance * by_atoms.sum(-1).square()
+        found: Tensor = targets.log_prob(self.train_targets) - information.log1p() / 2
+        return found.sum() - place.square().sum() / 2
 
     def curvature(self, table: Tensor, place: Tensor, slopes: Tensor) -> Curvature:
         """Return the precision of coefficients and deviations, as for :meth:`density`."""
@@ -407,7 +411,7 @@ class VariationalAggregateGP(TargetPredictions, Module):
         ]
         evidence = torch.stack(
             [
-                self.density(table, place, slopes) - curvature.log_determinant / 2
+                self.density(table, place, slopes) - curvature.log_root
                 for curvature, place, slopes in zip(
                     curvatures, self.place, self.slopes, strict=True
                 )

@@ -23,7 +23,7 @@ from gp_distributions import (
     save,
 )
 from gp_distributions.kernels import ExpectedKernel, aggregate_kernel
-from gp_distributions.models import DrawNoiseLikelihood
+from gp_distributions.models.draw_noise import variance_within
 
 pytestmark = pytest.mark.usefixtures("short_fits")
 
@@ -123,25 +123,84 @@ def test_draws_of_points_have_no_further_noise() -> None:
     wide = Gaussians.from_mean_std(mean, std).pack()
     kernel = ExpectedKernel(RBFKernel().double(), 1, inputs="gaussians")
     inside = 1 - (1 + 2 * std[:, 0].square() / kernel.base_kernel.lengthscale.item() ** 2) ** -0.5
-    assert torch.allclose(DrawNoiseLikelihood(kernel).within(wide), inside, rtol=1e-10, atol=1e-12)
+    assert torch.allclose(variance_within(kernel, wide), inside, rtol=1e-10, atol=1e-12)
 
 
-def test_leave_one_out_is_that_of_a_model_without_the_cloud() -> None:
-    mean, std, y = noisy_inputs(12)
+@pytest.mark.parametrize("known", [None, 0.01])
+@pytest.mark.parametrize("inputs", ["gaussians", "clouds"])
+def test_variances_at_uncertain_inputs_are_those_of_draws(inputs: str, known: float | None) -> None:
+    """The law of total variance, by draws from the inputs and predictions at points."""
+    mean, std, y = noisy_inputs(60)
     X = Gaussians.from_mean_std(mean, std)
-    model = AggregateGP(X, y, aggregate="draw", outcome_transform=None)
+    variances = None if known is None else np.full(60, known)
+    at: Any = X if inputs == "gaussians" else X.sample(50)
+    model = AggregateGP(at, y, aggregate="draw", train_Yvar=variances)
+    new: Any = Gaussians.from_mean_std(np.linspace(-1, 1, 10)[:, None], np.full((10, 1), 0.5))
+    draws = new.sample(4000 if inputs == "gaussians" else 30)
+    new = new if inputs == "gaussians" else draws
+    found = model.predict(new, observation_noise=False)[1]
+    atoms = model.predict_atoms(draws.points.flatten(0, 1))
+    m, s = (each.reshape(10, -1) for each in atoms)
+    expected = s.square().mean(-1) + m.var(-1, correction=0)
+    assert torch.allclose(found.square(), expected, rtol=0.1 if inputs == "gaussians" else 1e-8)
+    learned: Any = model.likelihood
+    noise = learned.noise if known is None else learned.second_noise + learned.noise_covar.noise[:1]
+    noisy = found.square() + noise * model.outcome_transform.stdvs.item() ** 2
+    assert torch.allclose(model.predict(new)[1].square(), noisy, rtol=1e-9)
+    posterior = model.posterior(new, observation_noise=True)
+    assert torch.allclose(posterior.variance.squeeze(-1), noisy, rtol=1e-9)
+
+
+@pytest.mark.parametrize("aggregate", ["mean", "draw"])
+def test_leave_one_out_is_that_of_a_model_without_the_cloud(aggregate: Any) -> None:
+    mean, std, y = noisy_inputs(12)
+    X = Gaussians.from_mean_std(mean, 0 * std if aggregate == "draw" else std)
+    known = 0.1 + y.square()  # differs between the targets
+    known[5] = known[[i for i in range(12) if i != 5]].mean()  # that of a new target
+    options: Any = {"aggregate": aggregate, "outcome_transform": None}
+    model = AggregateGP(X, y, train_Yvar=known, **options)
     rest = [i for i in range(12) if i != 5]
     kernel: Any = model.covar_module
-    without = AggregateGP(X[rest], y[rest], kernel, aggregate="draw", outcome_transform=None)
+    without = AggregateGP(X[rest], y[rest], kernel, train_Yvar=known[rest], **options)
     for all_of_them, one in zip(model.leave_one_out(), without.predict(X[5:6]), strict=True):
         assert torch.allclose(all_of_them[5], one[0], rtol=1e-8)
+    more = without.condition_on_observations(X[5:6], y[5:6])
+    for both, one in zip(more.predict(X), model.predict(X), strict=True):
+        assert torch.allclose(both, one, rtol=1e-8)
+
+
+def test_what_regions_differ_by_is_learned_beside_known_variances() -> None:
+    X, y = bags(80)
+    deviations = 0.3 * torch.randn(80, generator=torch.Generator().manual_seed(0))
+    model = fit(AggregateGP(X, y + deviations, train_Yvar=np.full(80, 1e-4)))
+    learned = model.likelihood.second_noise.item() * model.outcome_transform.stdvs.item() ** 2
+    assert 0.6 * 0.09 < learned < 1.5 * 0.09  # about two standard errors of a variance
+
+
+def test_slopes_survive_errors_of_measurement() -> None:
+    """The slope of a line whose inputs were measured with errors as large as their spread."""
+    found = []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        x, error = rng.normal(size=(100, 1)), np.full((100, 1), 0.7)
+        measured, y = x + error * rng.normal(size=x.shape), 2 * x[:, 0] + 0.1 * rng.normal(size=100)
+        recorded = Gaussians.from_mean_std(measured, error)
+        X = Gaussians.from_mean_std(measured, error, population=recorded)
+        model = fit(AggregateGP(X, y, aggregate="draw"), restarts=0)
+        line = model.posterior(Gaussians([[-1.0], [1.0]], torch.zeros(2, 1, 1))).distribution
+        across = line.covariance_matrix[..., 0, 0] + line.covariance_matrix[..., 1, 1]
+        error_of_slope = (across - 2 * line.covariance_matrix[..., 0, 1]).sqrt() / 2
+        slope = (line.mean[..., 1] - line.mean[..., 0]) / 2
+        found.append(((slope - 2) / error_of_slope).item())
+    assert max(map(abs, found)) < 2.5
 
 
 @pytest.mark.parametrize("aggregate", ["mean", "draw"])
 def test_saved_models_predict_the_same(aggregate: Any, tmp_path: Path) -> None:
     mean, std, y = noisy_inputs(30)
     X = Gaussians.from_mean_std(mean, std)
-    model = fit(AggregateGP(X, y, aggregate=aggregate), restarts=0)
+    known = 0.1 + y.square()
+    model = fit(AggregateGP(X, y, aggregate=aggregate, train_Yvar=known), restarts=0)
     save(model, tmp_path / "model")
     loaded = load(tmp_path / "model")
     assert loaded.aggregate == aggregate
@@ -218,8 +277,8 @@ def test_bad_arguments() -> None:
     for kind in (AggregateGP, SparseAggregateGP):
         with pytest.raises(ValueError, match="Expected one output, got 2"):
             kind(X, torch.stack([y, y], -1))
-    with pytest.raises(ValueError, match=r"no likelihood, train_Yvar or sampling_noise"):
-        AggregateGP(G, y, aggregate="draw", train_Yvar=y.square() + 1)
+    with pytest.raises(ValueError, match=r"no likelihood or sampling_noise"):
+        AggregateGP(G, y, aggregate="draw", sampling_noise=True)
     with pytest.raises(TypeError, match="Expected PointClouds or Gaussians as train_X"):
         AggregateGP(G.as_mixtures(), y)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="Expected clouds of dimension 2, which the kernel reads"):
