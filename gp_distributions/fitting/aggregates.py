@@ -18,7 +18,7 @@ from gp_distributions.models.variational_aggregate_gp import VariationalAggregat
 # A step that improves the marginal likelihood by less, for each region, is the last.
 _FTOL = 1e-6
 # The mode is found in at most so many rounds of so many steps, to this precision.
-_ROUNDS, _STEPS, _PRECISE = 10, 50, 1e-12
+_ROUNDS, _STEPS, _PRECISE = 10, 50, 1e-11
 
 
 @fit.register

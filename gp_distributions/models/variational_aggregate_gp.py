@@ -11,7 +11,6 @@ import torch
 from botorch.exceptions.errors import UnsupportedError
 from botorch.sampling.qmc import NormalQMCEngine
 from gpytorch import Module
-from gpytorch.constraints import GreaterThan
 from gpytorch.kernels import Kernel
 from gpytorch.priors import LogNormalPrior
 from numpy.polynomial.hermite_e import hermegauss
@@ -35,8 +34,8 @@ from gp_distributions.rows.clouds import join_rows, split_rows
 
 # Standard deviation of the prior of the level, on the scale of the link.
 _LEVEL = 5.0
-# The smallest variance of the deviations of regions, of which the prior needs the logarithm.
-_LEAST = 1e-6
+# The mean and the deviation of the logarithm of the variance of what regions differ by.
+_LOG_VARIANCE = -3.0, 2.0
 # Number of draws of slopes by composition, of which the posterior has some.
 _MEMBERS = 64
 # Number of draws of the posterior, their seed, and the number of nodes that average over deviations.
@@ -114,12 +113,13 @@ class Curvature:
         return self.factor.diagonal().log().sum()
 
     def spread(self, normals: Tensor) -> Tensor:
-        """Return what has the inverse precision as its covariance, for ``D + T`` normal variables."""
-        first, second = normals.split(self.jacobian.shape[::-1])
+        """Return what has about the inverse precision as its covariance, for normal variables."""
+        first, second, last = normals.split([*self.jacobian.shape[::-1], 1])
         columns = first.unsqueeze(-1)
         first = torch.linalg.solve_triangular(self.factor.mT, columns, upper=True).squeeze(-1)
         across = self.information * self.slopes * (self.jacobian @ first)
-        return torch.cat([first, second / self.precisions.sqrt() - across / self.precisions])
+        second = second / self.precisions.sqrt() - across / self.precisions
+        return torch.cat([first, second, last / (2 * len(second)) ** 0.5])
 
 
 class VariationalAggregateGP(TargetPredictions, Module):
@@ -192,7 +192,7 @@ class VariationalAggregateGP(TargetPredictions, Module):
         trials: Tensor | ArrayLike | None = None,
         exposure: Tensor | ArrayLike | None = None,
         context: float = 1.0,
-        num_features: int = 256,
+        num_features: int = 128,
         kinds: Kinds = "independent",
     ) -> None:
         if likelihood not in ("binomial", "poisson") or not context >= 0:
@@ -213,10 +213,6 @@ class VariationalAggregateGP(TargetPredictions, Module):
         self.likelihood = likelihood_for(likelihood, targets)
         self.context = float(context)
         self.encoding, self._squeeze_output = data.encoding, data.squeeze
-        self.raw_effect_variance = Parameter(torch.tensor(-2.0, dtype=torch.float64))
-        floor = GreaterThan(_LEAST, torch.exp, torch.log)
-        self.register_constraint("raw_effect_variance", floor)
-        self.register_prior("effect_prior", LogNormalPrior(-3.0, 2.0), _effect_variance)
         #: The prior of the variance of links of rates among people, which data tell from context hardly.
         self.spread_prior = LogNormalPrior(0.0, 0.5)
         known = self.known(data.X, rows, exposure=exposure, trials=trials, training=True)
@@ -239,17 +235,15 @@ class VariationalAggregateGP(TargetPredictions, Module):
         if context:
             normals = NormalQMCEngine(self.slopes.shape[-1], seed=_SEED).draw(_MEMBERS - 1)
             self.slopes = torch.cat([self.slopes, self.context * normals.to(rows)])
-        place = rows.new_zeros(len(self.slopes), features + len(rows))
+        place = rows.new_zeros(len(self.slopes), features + len(rows) + 1)
         place[:, features - 1] = (values / errors).sum() / (1 / errors).sum() / _LEVEL
-        #: For each of these draws, the most likely coefficients of features and deviations of regions,
-        #: whitened: what a fit finds beside the hyperparameters.
+        #: For each of these draws, what is most likely, as in density: a fit finds it.
         self.place = Parameter(place, requires_grad=False)
 
     @property
     def effect_variance(self) -> Tensor:
         """The variance :math:`s^2` of what regions differ by."""
-        variance: Tensor = self.raw_effect_variance_constraint.transform(self.raw_effect_variance)
-        return variance
+        return self.conditioned()[2].square().mean()
 
     @property
     def train_inputs(self) -> tuple[Tensor, ...]:
@@ -276,9 +270,9 @@ class VariationalAggregateGP(TargetPredictions, Module):
             ValueError: As for :meth:`AggregateGP.predict_atoms`.
         """
         atoms = self._read(self.rows_of(clouds_of_atoms(self.covar_module, points, kinds)))
-        latent, _ = self._drawn(atoms)
+        latent, _, deviation = self._drawn(atoms)
         nodes, weights = map(latent.new_tensor, hermegauss(_NODES))
-        spread = self.effect_variance.sqrt() * nodes
+        spread = deviation.unsqueeze(-1) * nodes
         rates = self._rates(latent.unsqueeze(-1) + spread) @ (weights / weights.sum())
         rates = rates[atoms.places.squeeze(-1)]
         return rates.mean(-1), rates.std(-1)
@@ -368,39 +362,42 @@ class VariationalAggregateGP(TargetPredictions, Module):
         return (shares * squares).sum() - means.sum(0).square().sum()
 
     def density(self, table: Tensor, place: Tensor, slopes: Tensor) -> Tensor:
-        r"""Return the log probability of targets, plus the log density of coefficients and deviations.
+        r"""Return the log probability of targets, plus the log density of what is unknown.
 
-        It is divided by the standard deviations of deviations given the coefficients, so that its
-        largest value over deviations is their integral, by Laplace's approximation.
+        It is divided by the standard deviations of deviations given the rest, so that its largest value
+        over deviations is their integral, by Laplace's approximation.
 
         Args:
             table: Features of the atoms of the training regions.
-            place: Coefficients of features and deviations of regions, whitened, ``D + T``.
+            place: Coefficients of features, deviations of regions, and the logarithm of :math:`s^2`, all
+                whitened, ``D + T + 1``.
             slopes: The slopes :math:`b` by composition.
         """
-        links, by_atoms = self._links_at(table, place, slopes)
-        targets = self._targets(links)
-        information = targets.variance * self.effect_variance * by_atoms.sum(-1).square()
+        targets, _, by_deviations = self._linearised(table, place, slopes)
+        information = targets.variance * by_deviations.square()
         found: Tensor = targets.log_prob(self.train_targets) - information.log1p() / 2
         return found.sum() - place.square().sum() / 2
 
     def curvature(self, table: Tensor, place: Tensor, slopes: Tensor) -> Curvature:
         """Return the precision of coefficients and deviations, as for :meth:`density`."""
-        links, by_atoms = self._links_at(table, place, slopes)
+        targets, by_atoms, by_deviations = self._linearised(table, place, slopes)
         means = embedding_bag(self.regions.places, table, per_sample_weights=by_atoms, mode="sum")
-        by_deviations = self.effect_variance.sqrt() * by_atoms.sum(-1)
-        return Curvature(means, by_deviations, self._targets(links).variance)
+        return Curvature(means, by_deviations, targets.variance)
 
-    def _links_at(self, table: Tensor, place: Tensor, slopes: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the links of the training regions, and their derivatives by those of atoms."""
-        coefficients, deviations = place.split([table.shape[-1], len(self.train_targets)])
-        shift = self._context(self.regions) @ slopes + self.effect_variance.sqrt() * deviations
+    def _linearised(
+        self, table: Tensor, place: Tensor, slopes: Tensor
+    ) -> tuple[Any, Tensor, Tensor]:
+        """Return distributions of targets, and derivatives of links by those of atoms and deviations."""
+        coefficients, deviations, last = place.split([table.shape[-1], len(self.train_targets), 1])
+        shift = self._context(self.regions) @ slopes + _deviation(last) * deviations
         latent = (table @ coefficients)[self.regions.places] + shift.unsqueeze(-1)
-        return self._link(latent, self.regions.weights)
+        links, by_atoms = self._link(latent, self.regions.weights)
+        known = {self.likelihood.argument: self.train_argument}
+        return self.likelihood(links, **known), by_atoms, _deviation(last) * by_atoms.sum(-1)
 
     @torch.no_grad()
-    def conditioned(self) -> tuple[Tensor, Tensor]:
-        """Return draws of the posterior of coefficients, ``D x K``, and of slopes, ``C x K``.
+    def conditioned(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Return draws of coefficients, ``D x K``, of slopes, ``C x K``, and of :math:`s`, ``K``.
 
         Given the slopes, coefficients are normal. The number of draws from each is in proportion to its
         marginal likelihood.
@@ -426,7 +423,7 @@ class VariationalAggregateGP(TargetPredictions, Module):
             own, factor = member == index, curvatures[index].factor
             away = torch.linalg.solve_triangular(factor.mT, coefficients[:, own], upper=True)
             coefficients[:, own] = self.place[index, : len(factor)].unsqueeze(-1) + away
-        return coefficients, self.slopes[member].mT
+        return coefficients, self.slopes[member].mT, _deviation(self.place[member, -1])
 
     @torch.no_grad()
     def integrated_at(
@@ -434,8 +431,8 @@ class VariationalAggregateGP(TargetPredictions, Module):
     ) -> MixtureSameFamily:
         """Return the predictive distributions at rows, a mixture over draws of the posterior."""
         regions = self._read(rows)
-        of_atoms, shift = self._drawn(regions)
-        shift = shift + self.effect_variance.sqrt() * self._normals(1).squeeze(0).flip(0)
+        of_atoms, shift, deviation = self._drawn(regions)
+        shift = shift + deviation * self._normals(1).squeeze(0).flip(0)
         links = torch.stack(
             [
                 self._link(latent[regions.places] + by.unsqueeze(-1), regions.weights)[0]
@@ -449,14 +446,14 @@ class VariationalAggregateGP(TargetPredictions, Module):
             validate_args=False,
         )
 
-    def _drawn(self, regions: Regions) -> tuple[Tensor, Tensor]:
-        """Return draws of the links of rates of atoms, ``U x K``, and of shifts, ``... x N x K``."""
-        coefficients, slopes = self.conditioned()
-        return self.table(regions) @ coefficients, self._context(regions) @ slopes
+    def _drawn(self, regions: Regions) -> tuple[Tensor, Tensor, Tensor]:
+        """Return draws of links of atoms, ``U x K``, of shifts, ``... x N x K``, and of :math:`s`."""
+        coefficients, slopes, deviation = self.conditioned()
+        return self.table(regions) @ coefficients, self._context(regions) @ slopes, deviation
 
     def _shared_out(self, regions: Regions, people: Tensor, inside: Tensor) -> Tensor:
         """Return draws of the numbers of successes in groups, given the targets, ``K x T x G``."""
-        of_atoms, _ = self._drawn(regions)
+        of_atoms, *_ = self._drawn(regions)
         generator = torch.Generator().manual_seed(_SEED + 1)
         share = self.train_targets / self.train_argument
         tiny = torch.finfo(self.dtype).eps
@@ -485,10 +482,6 @@ class VariationalAggregateGP(TargetPredictions, Module):
     @property
     def _is_binomial(self) -> bool:
         return bool(self.likelihood.argument == "trials")
-
-    def _targets(self, links: Tensor) -> Any:
-        """Return the distributions of the training targets, given links."""
-        return self.likelihood(links, **{self.likelihood.argument: self.train_argument})
 
     def _rates(self, links: Tensor) -> Tensor:
         return links.sigmoid() if self._is_binomial else links.exp()
@@ -554,5 +547,6 @@ def _summed(weights: Tensor, values: Tensor) -> Tensor:
     return (weights.unsqueeze(-1) * values).sum(-2)
 
 
-def _effect_variance(model: VariationalAggregateGP) -> Tensor:
-    return model.effect_variance
+def _deviation(whitened: Tensor) -> Tensor:
+    """Return :math:`s`, given the whitened logarithm of its square."""
+    return ((_LOG_VARIANCE[0] + _LOG_VARIANCE[1] * whitened) / 2).exp()
