@@ -114,12 +114,11 @@ class Curvature:
 
     def spread(self, normals: Tensor) -> Tensor:
         """Return what has about the inverse precision as its covariance, for normal variables."""
-        first, second, last = normals.split([*self.jacobian.shape[::-1], 1])
+        first, second = normals.split(self.jacobian.shape[::-1])
         columns = first.unsqueeze(-1)
         first = torch.linalg.solve_triangular(self.factor.mT, columns, upper=True).squeeze(-1)
         across = self.information * self.slopes * (self.jacobian @ first)
-        second = second / self.precisions.sqrt() - across / self.precisions
-        return torch.cat([first, second, last / (2 * len(second)) ** 0.5])
+        return torch.cat([first, second / self.precisions.sqrt() - across / self.precisions])
 
 
 class VariationalAggregateGP(TargetPredictions, Module):
@@ -369,8 +368,8 @@ class VariationalAggregateGP(TargetPredictions, Module):
 
         Args:
             table: Features of the atoms of the training regions.
-            place: Coefficients of features, deviations of regions, and the logarithm of :math:`s^2`, all
-                whitened, ``D + T + 1``.
+            place: Coefficients of features, the logarithm of :math:`s^2`, and the deviations of regions,
+                all whitened, ``D + 1 + T``.
             slopes: The slopes :math:`b` by composition.
         """
         targets, _, by_deviations = self._linearised(table, place, slopes)
@@ -382,18 +381,21 @@ class VariationalAggregateGP(TargetPredictions, Module):
         """Return the precision of coefficients and deviations, as for :meth:`density`."""
         targets, by_atoms, by_deviations = self._linearised(table, place, slopes)
         means = embedding_bag(self.regions.places, table, per_sample_weights=by_atoms, mode="sum")
-        return Curvature(means, by_deviations, targets.variance)
+        by_size = _LOG_VARIANCE[1] / 2 * by_deviations * place[table.shape[-1] + 1 :]
+        jacobian = torch.cat([means, by_size.unsqueeze(-1)], dim=-1)
+        return Curvature(jacobian, by_deviations, targets.variance)
 
     def _linearised(
         self, table: Tensor, place: Tensor, slopes: Tensor
     ) -> tuple[Any, Tensor, Tensor]:
         """Return distributions of targets, and derivatives of links by those of atoms and deviations."""
-        coefficients, deviations, last = place.split([table.shape[-1], len(self.train_targets), 1])
-        shift = self._context(self.regions) @ slopes + _deviation(last) * deviations
+        coefficients, size, deviations = place.split([table.shape[-1], 1, len(self.train_targets)])
+        scale = _deviation(size)
+        shift = self._context(self.regions) @ slopes + scale * deviations
         latent = (table @ coefficients)[self.regions.places] + shift.unsqueeze(-1)
         links, by_atoms = self._link(latent, self.regions.weights)
         known = {self.likelihood.argument: self.train_argument}
-        return self.likelihood(links, **known), by_atoms, _deviation(last) * by_atoms.sum(-1)
+        return self.likelihood(links, **known), by_atoms, scale * by_atoms.sum(-1)
 
     @torch.no_grad()
     def conditioned(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -403,27 +405,21 @@ class VariationalAggregateGP(TargetPredictions, Module):
         marginal likelihood.
         """
         table = self.table()
-        curvatures = [
-            self.curvature(table, *at) for at in zip(self.place, self.slopes, strict=True)
+        places = list(zip(self.place, self.slopes, strict=True))
+        curvatures = [self.curvature(table, *at) for at in places]
+        evidence = [
+            self.density(table, *at) - curvature.log_root
+            for at, curvature in zip(places, curvatures, strict=True)
         ]
-        evidence = torch.stack(
-            [
-                self.density(table, place, slopes) - curvature.log_root
-                for curvature, place, slopes in zip(
-                    curvatures, self.place, self.slopes, strict=True
-                )
-            ]
-        )
+        shares = torch.stack(evidence).softmax(0).cumsum(0)
         levels = (torch.arange(_DRAWS).to(table) + 0.5) / _DRAWS
-        member = torch.searchsorted(evidence.softmax(0).cumsum(0), levels).clamp_max(
-            len(evidence) - 1
-        )
-        coefficients = self._normals(table.shape[-1])
+        member = torch.searchsorted(shares, levels).clamp_max(len(places) - 1)
+        drawn = self._normals(table.shape[-1] + 1)
         for index in member.unique().tolist():
             own, factor = member == index, curvatures[index].factor
-            away = torch.linalg.solve_triangular(factor.mT, coefficients[:, own], upper=True)
-            coefficients[:, own] = self.place[index, : len(factor)].unsqueeze(-1) + away
-        return coefficients, self.slopes[member].mT, _deviation(self.place[member, -1])
+            away = torch.linalg.solve_triangular(factor.mT, drawn[:, own], upper=True)
+            drawn[:, own] = self.place[index, : len(factor)].unsqueeze(-1) + away
+        return drawn[:-1], self.slopes[member].mT, _deviation(drawn[-1])
 
     @torch.no_grad()
     def integrated_at(
