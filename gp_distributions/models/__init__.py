@@ -6,7 +6,7 @@ from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.conformal import ConformalCorrection
 from gp_distributions.models.curve_gp import CurveGP
 from gp_distributions.models.distribution_gp import DistributionGP
-from gp_distributions.models.draw_noise import AddedNoiseLikelihood, DrawNoiseLikelihood
+from gp_distributions.models.draw_noise import DrawNoiseLikelihood
 from gp_distributions.models.kernel_ridge import KernelRidgeClassifier
 from gp_distributions.models.likelihoods import (
     BinomialLikelihood,
@@ -19,11 +19,10 @@ from gp_distributions.models.sparse_aggregate_gp import SparseAggregateGP
 from gp_distributions.models.sparse_classification import SparseClassificationGP
 from gp_distributions.models.sparse_distribution_gp import SparseDistributionGP
 from gp_distributions.models.training import ensemble_of
-from gp_distributions.models.variational_aggregate_gp import GroupShares, VariationalAggregateGP
+from gp_distributions.models.variational_aggregate_gp import VariationalAggregateGP
 from gp_distributions.models.variational_gp import VariationalDistributionGP
 
 __all__ = [
-    "AddedNoiseLikelihood",
     "AggregateGP",
     "BinomialLikelihood",
     "ClassificationGP",
@@ -31,7 +30,6 @@ __all__ = [
     "CurveGP",
     "DistributionGP",
     "DrawNoiseLikelihood",
-    "GroupShares",
     "KernelRidgeClassifier",
     "PoissonRateLikelihood",
     "SamplingNoiseLikelihood",

@@ -304,7 +304,9 @@ class VariationalAggregateGP(TargetPredictions, Module):
             each: Whether to return the shares in each region rather than in all together.
 
         Returns:
-            The shares; not a number for a group without people.
+            A named tuple of ``G`` shares, or ``T x G``: ``mean``, the ends ``lower`` and ``upper`` of
+            intervals, and ``least`` and ``most``, what arithmetic allows. Not a number for a group
+            without people.
 
         Raises:
             ValueError: If coordinates are not 0 or 1, or the level is not between 0 and 1.
