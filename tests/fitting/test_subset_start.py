@@ -97,7 +97,7 @@ def test_an_interrupted_fit_keeps_the_best(
 ) -> None:
     """Interrupted on the subset, and on all clouds."""
     found: list[tuple[int, float, list[Tensor]]] = []
-    see = Ascent._see
+    see = Ascent.see
 
     def interrupted(self: Ascent, loss: float) -> None:
         values = [parameter.detach().clone() for parameter in self.model.parameters()]
@@ -106,7 +106,7 @@ def test_an_interrupted_fit_keeps_the_best(
         if sum(entry[0] == clouds for entry in found) == after:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(Ascent, "_see", interrupted)
+    monkeypatch.setattr(Ascent, "see", interrupted)
     model = MODELS["one output"]()
     with pytest.raises(KeyboardInterrupt):
         fit(model)
