@@ -111,11 +111,14 @@ class AddedNoiseLikelihood(FixedNoiseGaussianLikelihood):
     def _shaped_noise_covar(
         self, base_shape: torch.Size, *params: Any, **kwargs: Any
     ) -> DiagLinearOperator:
-        noise = super()._shaped_noise_covar(base_shape, **kwargs).diagonal()
+        known, own = kwargs.get("noise"), self.noise_covar.noise
+        if known is None:  # other targets have the mean of the known variances
+            known = own if base_shape[-1] == own.shape[-1] else own.mean(-1, keepdim=True)
+        noise = known + self.second_noise
         if self.kernel is not None:
             rows = params[0] if isinstance(params[0], Rows) else params[0][0]
             noise = noise + variance_within(self.kernel, rows)
-        return DiagLinearOperator(noise)
+        return DiagLinearOperator(noise.expand(torch.broadcast_shapes(noise.shape, base_shape)))
 
 
 def variance_within(kernel: ExpectedKernel, rows: Rows) -> Tensor:

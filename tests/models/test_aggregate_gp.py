@@ -169,12 +169,18 @@ def test_leave_one_out_is_that_of_a_model_without_the_cloud(aggregate: Any) -> N
         assert torch.allclose(both, one, rtol=1e-8)
 
 
-def test_what_regions_differ_by_is_learned_beside_known_variances() -> None:
-    X, y = bags(80)
-    deviations = 0.3 * torch.randn(80, generator=torch.Generator().manual_seed(0))
-    model = fit(AggregateGP(X, y + deviations, train_Yvar=np.full(80, 1e-4)))
-    learned = model.likelihood.second_noise.item() * model.outcome_transform.stdvs.item() ** 2
-    assert 0.6 * 0.09 < learned < 1.5 * 0.09  # about two standard errors of a variance
+def test_noise_is_learned_beside_known_variances() -> None:
+    """With one known variance, the model is that of the sum, and the rest of the sum is learned."""
+    X, y = bags(20)
+    plain = AggregateGP(X, y, outcome_transform=None)
+    kernel: Any = plain.covar_module
+    model = AggregateGP(X, y, kernel, outcome_transform=None, train_Yvar=np.full(20, 0.05))
+    plain.likelihood.noise = model.likelihood.second_noise.item() + 0.05
+    pairs = [(each.predict(X), each.leave_one_out()) for each in (plain, model)]
+    for one, other in zip(*(sum(pair, ()) for pair in pairs), strict=True):
+        assert torch.allclose(one, other, rtol=1e-9)
+    before = model.likelihood.second_noise.item()
+    assert fit(model, restarts=0).likelihood.second_noise.item() != before
 
 
 def test_slopes_survive_errors_of_measurement() -> None:
