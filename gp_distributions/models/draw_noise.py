@@ -144,9 +144,11 @@ def draws_of(kernel: ExpectedKernel, rows: Tensor) -> tuple[Tensor, Tensor]:
             weights
         )
     mean, covariance = split_gaussians(rows, kernel.dim)
-    points = mean.unsqueeze(-2) + _normals(kernel.dim).to(mean) @ symmetric_root(covariance)
+    points = mean.unsqueeze(-2)
+    if bool(covariance.any()):  # points are their own draws
+        points = points + _normals(kernel.dim).to(mean) @ symmetric_root(covariance)
     none = points.new_zeros(*points.shape, kernel.dim)
-    return join_gaussians(points, none), points.new_full(points.shape[:-1], 1 / _DRAWS)
+    return join_gaussians(points, none), points.new_full(points.shape[:-1], 1 / points.shape[-2])
 
 
 def _normals(dim: int) -> Tensor:
