@@ -52,11 +52,11 @@ def _without_collector() -> Iterator[None]:
 def test_fits_and_comparisons_leave_no_features() -> None:
     X, y = PointClouds.unpack(NEW_ROWS[:12], 2), NEW_TARGETS[:12]
     kernels = {"linear": default_kernels(X)["mmd linear"], "sw2": SlicedWassersteinKernel(2)}
-    before = {id(each) for each in gc.get_objects() if isinstance(each, EmbeddedRows)}
+    before = {id(each) for each in gc.get_objects() if type(each) is EmbeddedRows}
     fit(DistributionGP(X, y), restarts=0).predict(X)
     fit(ClassificationGP(X, y > y.mean()), restarts=0).predict_proba(X)
     compare(kernels, X, y, restarts=0).model().predict(X)
-    after = {id(each) for each in gc.get_objects() if isinstance(each, EmbeddedRows)}
+    after = {id(each) for each in gc.get_objects() if type(each) is EmbeddedRows}
     assert after <= before
 
 
