@@ -35,7 +35,6 @@ __all__ = [
     "OrderWarning",
     "PrecisionWarning",
     "ReferenceWarning",
-    "TiesWarning",
     "UndeterminedWarning",
     "UnitsWarning",
     "silenced",
@@ -74,10 +73,6 @@ class JitterWarning(DistributionWarning):
 
 class ReferenceWarning(DistributionWarning):
     """A reference measure covers too little of the data for reliable results."""
-
-
-class TiesWarning(DistributionWarning):
-    """Equal atoms of a bag were merged as duplicates, but may be separate measurements."""
 
 
 class MissingWarning(DistributionWarning):

@@ -254,6 +254,15 @@ def _exact(**options: Any) -> gd.DistributionGP:
     return gd.DistributionGP(TRAIN_ROWS, _TARGETS, small_kernel(), **options)
 
 
+Model = TypeVar("Model")
+
+
+def with_known_level(model: Model) -> Model:
+    """Take the level of a model as known, as other libraries do."""
+    model.mean_module.raw_constant.requires_grad_(False)  # type: ignore[attr-defined]
+    return model
+
+
 def halving(width: int) -> Normalize:
     """BoTorch's transform of columns, which halves coordinates of clouds in two dimensions."""
     upper = torch.full((width,), 2.0, dtype=torch.float64)

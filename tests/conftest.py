@@ -15,7 +15,7 @@ from fault_tasks import Children
 from hypothesis import HealthCheck, settings
 
 from gp_distributions.datasets import airfoils, blades
-from gp_distributions.fitting import ascent, choosing, lbfgs, reference_learning, scales
+from gp_distributions.fitting import ascent, lbfgs, reference_learning, scales
 
 # POT, the oracle, would try every library that is installed, and JAX warns of double precision.
 os.environ.setdefault("POT_BACKEND_DISABLE_JAX", "1")
@@ -113,14 +113,13 @@ def short_fits() -> Iterator[None]:
 
 @pytest.fixture
 def shortest_fits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let fits end after a step, and choices after two folds, in tests of whether something runs."""
+    """Let fits end after a step, in tests of whether something runs."""
 
     def minimise(*arguments: Any, **options: Any) -> lbfgs.Minimum:
         return replace(lbfgs.minimise(*arguments, **options | {"maxiter": 1}), converged=True)
 
     for module in (ascent, reference_learning, scales):
         monkeypatch.setattr(module, "minimise", minimise)
-    monkeypatch.setattr(choosing, "_FOLDS", 2)
 
 
 @pytest.fixture

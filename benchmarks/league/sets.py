@@ -213,6 +213,74 @@ def states() -> Task:
     return task(bags, votes[names].to_numpy(float))
 
 
+def groups(table: Any, by: str, columns: list[str], target: str) -> Task:
+    """Groups of unlike sizes, and the mean of a column over each; codes for words, means for gaps."""
+    seen = table[columns].copy()
+    for name in columns:
+        if seen[name].dtype.kind not in "iufb":
+            numbers = pd.to_numeric(seen[name].astype(str), errors="coerce")
+            words = bool((numbers.isna() & seen[name].notna()).any())
+            seen[name] = pd.Categorical(seen[name]).codes if words else numbers
+    seen = seen.astype(float)
+    table = table.assign(**seen.fillna(seen.mean()))
+    names, bags = grouped(table, by, columns)
+    return task(bags, table.astype({target: float}).groupby(by)[target].mean()[names].to_numpy())
+
+
+def authorities(by: str) -> Task:
+    """Pupils of 131 education authorities or of 2,410 schools, and their mean A-level score."""
+    pupils = frame("mlmRev/Chem97")
+    columns = ["gcsescore", "F", "age"]
+    return groups(pupils.assign(F=pupils.gender == "F"), by, columns, "score")
+
+
+def grades() -> Task:
+    """Pupils of a school in a grade, and their mean score in mathematics, standardised in each grade."""
+    pupils = frame("mlmRev/star")
+    pupils = pupils[pupils.math.notna()]
+    births = pd.to_numeric(pupils.birthy.astype(str), errors="coerce")
+    score = pupils.groupby("gr").math.transform(lambda part: (part - part.mean()) / part.std())
+    pupils = pupils.assign(
+        math=score,
+        poor=pupils.ses == "F",
+        white=pupils.eth == "W",
+        female=pupils.sx == "F",
+        born=births - births.groupby(pupils.gr).transform("mean"),
+        small=pupils.cltype == "small",
+        unit=pupils.sch.astype(str) + "-" + pupils.gr.astype(str),
+    )
+    columns = ["poor", "white", "female", "born", "exp", "small"]
+    return groups(pupils, "unit", columns, "math")
+
+
+def language() -> Task:
+    """Pupils of 131 schools, and their mean score in a test of language."""
+    columns = ["IQ.verb", "IQ.perf", "ses", "sex", "Minority", "repeatgr"]
+    return groups(frame("mlmRev/bdf"), "schoolNR", columns, "langPOST")
+
+
+def attainment() -> Task:
+    """Pupils of 148 primary schools, and their mean attainment at 16."""
+    pupils = frame("mlmRev/ScotsSec")
+    columns = ["verbal", "F", "social"]
+    return groups(pupils.assign(F=pupils.sex == "F"), "primary", columns, "attain")
+
+
+def prenatal() -> Task:
+    """Births in 161 communities, and the share with modern care."""
+    births = frame("mlmRev/guPrenat")
+    births = births.assign(
+        ssDist=np.log1p(births.ssDist.astype(float)), modern=births.prenat == "Modern"
+    )
+    columns = ["indig", "momEd", "husEd", "TV", "birthOrd", "pcInd81", "ssDist"]
+    return groups(births, "cluster", columns, "modern")
+
+
+def radon() -> Task:
+    """Houses of 85 counties, and the mean logarithm of their radon."""
+    return groups(frame("HLMdiag/radon"), "county", ["basement", "uranium"], "log.radon")
+
+
 def lecturers() -> Task:
     """Ratings of lecturers with at least 20 of them, and their departments."""
     table = frame("lme4/InstEval")
@@ -250,6 +318,12 @@ def mutag() -> Task:
 DEVELOPMENT: dict[str, Callable[[], Task]] = {
     "states": states,
     "schools": partial(schools, "mean"),
+    "authorities": partial(authorities, "lea"),
+    "grades": grades,
+    "language": language,
+    "attainment": attainment,
+    "prenatal": prenatal,
+    "radon": radon,
     "sector": partial(schools, "sector"),
     "musk1": partial(mil, "musk1"),
     "MUTAG": mutag,
@@ -269,4 +343,5 @@ ONCE: dict[str, Callable[[], Task]] = {
     "dogs": dogs,
     "ArrowHead": partial(outlines, "ArrowHead"),
     "lecturers": lecturers,
+    "A-levels": partial(authorities, "school"),
 }

@@ -30,6 +30,7 @@ from botorch.models import SingleTaskGP
 from botorch.optim.fit import fit_gpytorch_mll_scipy
 from gpytorch.constraints import Positive
 from gpytorch.kernels import Kernel, ScaleKernel
+from gpytorch.means import ZeroMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 
@@ -93,7 +94,10 @@ def single_task(inputs: Tensor, targets: Tensor, likelihood: Any, kernel: Kernel
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # BoTorch advises to scale inputs; these are numbers
         return SingleTaskGP(
-            inputs, targets, likelihood=copy.deepcopy(likelihood), covar_module=kernel
+            *(inputs, targets),
+            likelihood=copy.deepcopy(likelihood),
+            covar_module=kernel,
+            mean_module=ZeroMean(),
         )
 
 
@@ -130,7 +134,7 @@ def compare_fits(clouds: int, atoms: int, repeats: int) -> list[Row]:
     """Time a fit of all models."""
     rows, targets = data(clouds, atoms)
     kernel = ScaleKernel(SlicedWassersteinKernel(2, profile="gaussian"))
-    model = DistributionGP(rows, targets, kernel)
+    model = DistributionGP(rows, targets, kernel, mean_module=ZeroMean())
     likelihood, squared = model.likelihood, kernel.base_kernel.distance.squared(rows)
     bare = single_task(rows, targets, likelihood, copy.deepcopy(kernel))
     precomputed = ScaleKernel(PrecomputedKernel(squared))

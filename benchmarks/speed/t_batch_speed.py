@@ -32,6 +32,7 @@ import torch
 from botorch.exceptions.warnings import InputDataWarning
 from botorch.models import SingleTaskGP
 from gpytorch.kernels import RBFKernel, ScaleKernel
+from gpytorch.means import ZeroMean
 from torch import Tensor
 
 from benchmarks.harness import Options, Row, Side, Work, compare, interleave, main
@@ -105,13 +106,15 @@ def predictors(training: int, atoms: int) -> dict[str, Predict]:
     train = gaussian_clouds(training, atoms=atoms, seed=0)
     targets = train.points.square().mean((-2, -1), keepdim=True).squeeze(-1).log()
     kernel = ScaleKernel(SlicedWassersteinKernel(train.dim, profile="gaussian"))
-    model = DistributionGP(train, targets, kernel)
+    model = DistributionGP(train, targets, kernel, mean_module=ZeroMean())
     set_hyperparameters(model)
     distance = model.covar_module.base_kernel.distance
     features = distance.embed(train.pack())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InputDataWarning)  # BoTorch expects features in [0, 1]
-        plain = SingleTaskGP(features, targets, covar_module=ScaleKernel(RBFKernel()))
+        plain = SingleTaskGP(
+            *(features, targets), covar_module=ScaleKernel(RBFKernel()), mean_module=ZeroMean()
+        )
     set_hyperparameters(plain)
     by_features, by_form = by_model(plain), closed_form(plain, features, targets)
     return {

@@ -24,13 +24,12 @@ from gp_distributions.distances.base import Distance
 from gp_distributions.distances.embedded_rows import EmbeddedRows
 from gp_distributions.distances.principal import PrincipalDistance
 from gp_distributions.distances.scaled import ScaledDistance
-from gp_distributions.fitting.choosing import choose_metric, principal_distances
+from gp_distributions.fitting.members import chosen, give_members, principal_distances
 from gp_distributions.kernels.default import default_distance
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.measures.covariates import Level
 from gp_distributions.measures.encoding import CovariateEncoding, Levels, Scaling
 from gp_distributions.measures.gaussians import Distributions
-from gp_distributions.models.choice import MIXTURE
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.rows.layout import Block, Columns
 
@@ -154,7 +153,7 @@ class Search(Part):
         base = DistributionKernel(self.default_distance(), batch_shape=batch_shape)
         return ScaleKernel(base, batch_shape=batch_shape)
 
-    def choose_metric(self, model: DistributionGP, *, seed: int) -> None:
+    def give_members(self, model: DistributionGP, *, seed: int) -> None:
         """Gives a fitted default model the members with which it predicts, in place.
 
         They are the isotropic kernel and the two on principal components of
@@ -173,7 +172,8 @@ class Search(Part):
         known = None
         if self.clouds is not None:
             known = copy.deepcopy(self._principal, {id(self._default_distance): kernel.distance})
-        choose_metric(model, seed=seed, name=MIXTURE, principal=known)
+        give_members(model, [kernel], seed=seed, principal=known)
+        model.choice = chosen(model)
 
     @cached_property
     def _principal(self) -> list[PrincipalDistance]:

@@ -59,7 +59,9 @@ def median_lengthscale_prior(
     for kernel, median in start_at_medians(model).items():
         if hasattr(kernel, "lengthscale_prior") or not kernel.raw_lengthscale.requires_grad:
             continue
-        location, deviation = torch.tensor([math.log(factor * median), scale], dtype=torch.float64)
+        location, deviation = torch.tensor(
+            [math.log(factor * median.item()), scale], dtype=torch.float64
+        )
         _give(kernel, LogNormalPrior(location, deviation))
     return model
 

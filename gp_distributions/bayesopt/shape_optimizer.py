@@ -455,7 +455,7 @@ class ShapeOptimizer:
         try:
             model = fit(make(X, Y), seed=self.seed, **options)
             if self._make_model is None:
-                self.search.choose_metric(model, seed=self.seed)
+                self.search.give_members(model, seed=self.seed)
             return model
         except (NanError, NotPSDError) as error:
             warn(

@@ -20,6 +20,7 @@ ValueT = TypeVar("ValueT")
 
 # What is computed from each row alone, ``... x N x D``.
 _OF_EACH = ("representation", "norms")
+_Key: TypeAlias = tuple[Hashable, object, bool]
 # Number of sets of rows that a distance remembers.
 _CAPACITY = 2
 # Attributes of modules that are no settings.
@@ -49,9 +50,9 @@ class EmbeddedRows:
         self.rows = rows
         self.prepared = prepared
         self._parts = [*parts]
-        # What was computed, with the state of the module that did so.
-        self._known: dict[Hashable, tuple[Hashable, Any]] = {}
-        self._pairs: WeakKeyDictionary[EmbeddedRows, dict[Hashable, tuple[Hashable, Any]]]
+        # What was computed, by which module, and whether with gradients; with the state of the module.
+        self._known: dict[_Key, tuple[Hashable, Any]] = {}
+        self._pairs: WeakKeyDictionary[EmbeddedRows, dict[_Key, tuple[Hashable, Any]]]
         self._pairs = WeakKeyDictionary()
 
     @property
@@ -87,15 +88,15 @@ class EmbeddedRows:
             beside: Other rows from which it is computed, too; it is held as long as both exist.
         """
         known = self._known if beside is None else self._pairs.setdefault(beside, {})
-        key = key, by, is_tracked(self.rows)
+        place = key, by, is_tracked(self.rows)
         current = state_of(by), state
-        if key in known and known[key][0] == current:
-            found: ValueT = known[key][1]
+        if place in known and known[place][0] == current:
+            found: ValueT = known[place][1]
             return found
         value = make()
         # Autograd cannot use what was computed in inference mode.
         if not torch.is_inference_mode_enabled() or self.rows.is_inference():
-            known[key] = (state_of(by), state), value
+            known[place] = (state_of(by), state), value
         return value
 
     def take(self, index: Tensor, rows: Tensor) -> EmbeddedRows:
@@ -107,10 +108,11 @@ class EmbeddedRows:
         """
         taken = EmbeddedRows(rows, prepared=self.prepared)
         for key, (state, value) in self._known.items():
-            if isinstance(value, EmbeddedRows):  # some of the columns, or of one output
+            what, by, _ = key
+            if isinstance(value, EmbeddedRows) and by is None:  # some columns, or one output
                 part = value.take(index, value.rows.index_select(-2, index))
                 taken._known[key] = state, part
-            elif isinstance(key, tuple) and key[0] in _OF_EACH:
+            elif what in _OF_EACH:
                 taken._known[key] = state, value.index_select(-2, index)
         return taken
 

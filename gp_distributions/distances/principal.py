@@ -9,7 +9,7 @@ from gp_distributions.distances.base import Distance, DistanceWrapper
 from gp_distributions.distances.embedded_rows import EmbeddedRows
 from gp_distributions.measures.arrays import integer
 from gp_distributions.numerics.linear_algebra import matmul
-from gp_distributions.rows.clouds import drop_copies
+from gp_distributions.rows.clouds import drop_copies, random_order
 
 # Largest number of clouds from which the components are computed, and of clouds whose features are
 # held for other distances around the same one.
@@ -47,8 +47,8 @@ class PrincipalDistance(DistanceWrapper):
 
     Attributes:
         components: Principal directions divided by their scales, a ``D x K`` tensor with ``K <= r``. It
-            is empty until the distance has seen clouds. They are computed from at most 1,024 clouds,
-            evenly spaced in the data.
+            is empty until the distance has seen clouds. They are computed from at most 1,024 random
+            clouds.
         explained: Share of the variance that the components keep, between 0 and 1.
 
     Raises:
@@ -111,7 +111,8 @@ class PrincipalDistance(DistanceWrapper):
             return
         step = -(-drop_copies(rows.rows).shape[:-1].numel() // _CLOUDS)
         if step > 1:
-            rows = EmbeddedRows(drop_copies(rows.rows).flatten(0, -2)[::step])
+            every = drop_copies(rows.rows).flatten(0, -2)
+            rows = EmbeddedRows(every[random_order(every)[::step]])
         features = self.distance.represented(rows).flatten(0, -2).double()
         features = features - features.mean(0)
         values, vectors = torch.linalg.eigh(features @ features.mT)

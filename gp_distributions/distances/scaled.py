@@ -17,7 +17,7 @@ from gp_distributions.distances.comparison import in_mode
 from gp_distributions.distances.embedded_rows import EmbeddedRows, Rows, embedded, rows_of
 from gp_distributions.measures.arrays import integer, positive
 from gp_distributions.numerics.sampling import effective_sizes
-from gp_distributions.rows.clouds import drop_copies, drop_padding
+from gp_distributions.rows.clouds import drop_copies, drop_padding, random_order
 from gp_distributions.rows.layout import Block, check_weights, chunks
 
 # Deviation of log sizes, relative to that of clouds.
@@ -270,7 +270,7 @@ class ScaledDistance(DistanceWrapper, gpytorch.Module):
     def _unit_of_sizes(self, rows: Tensor) -> Tensor:
         """Return the number ``c``, given multiplied rows; it is zero if all have one size."""
         rows = drop_copies(rows).flatten(0, -2)
-        rows = rows[:: -(-len(rows) // _CLOUDS)]
+        rows = rows[random_order(rows)[:_CLOUDS]]
         sizes = self._in_chunks(rows, _log_sizes).squeeze(-1)
         spread = (sizes.unsqueeze(-1) - sizes).square().sum()
         ratio = self.distance(EmbeddedRows(rows)).sum() / spread

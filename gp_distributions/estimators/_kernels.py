@@ -137,6 +137,7 @@ class ProcessEstimator(DistanceEstimator):
             kernels = {
                 name: self._compare(block, batch_shape)
                 for name, block in distributions_of(training).items()
+                if not default
             }
             return mixed_kernel(
                 training, kernels, structure=self.structure, batch_shape=batch_shape

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,6 +17,7 @@ from gp_distributions.estimators._samples import Samples
 from gp_distributions.fitting import fit
 from gp_distributions.measures.targets import check_order
 from gp_distributions.models import DistributionGP, SparseDistributionGP
+from gp_distributions.models.arguments import SamplingNoise
 from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.sparse_classification import SparseClassificationGP
 
@@ -92,7 +93,7 @@ class DistributionGPRegressor(_Scored, MultiOutputMixin, RegressorMixin, Process
         True
     """
 
-    sampling_noise: bool | Literal["ties"] = False
+    sampling_noise: SamplingNoise = None
     num_inducing: int | None = None
     restarts: int = 1
 

@@ -29,6 +29,7 @@ from gp_distributions.kernels.reading import distribution_kernels
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.models.shared_kernel import SharedNoise
+from gp_distributions.rows.clouds import random_order
 from gp_distributions.warnings import ConvergenceWarning, warn
 
 # Progress bars of fits appear after so many seconds.
@@ -126,9 +127,12 @@ class Ascent:
             known = concentrated.curvature()
         loss = partial(self.loss, mll, concentrated)
         minimum = minimise(loss, parameters, bounds, pairs=known, **options)
-        if concentrated is not None:
-            with torch.no_grad():
+        with torch.no_grad():
+            if concentrated is not None:
                 concentrated()  # sets means, outputscales and noise at the minimum
+            elif _integrates_level(mll.model):
+                level = mll.model.conditioned().level.squeeze(-1)
+                mll.model.mean_module.raw_constant.add_(level)
         return minimum
 
     def loss(
@@ -155,6 +159,21 @@ class Ascent:
         """Keep the values of the parameters if the loss is the lowest so far."""
         if loss < self.lowest:
             self.lowest, self.best = loss, values_of(self.model)
+
+
+class _RestrictedLikelihood(ExactMarginalLogLikelihood):
+    """The marginal likelihood, restricted to contrasts of targets if the level is integrated."""
+
+    def forward(self, function_dist: Any, target: Tensor, *params: Any, **kwargs: Any) -> Tensor:
+        if not _integrates_level(self.model):
+            return super().forward(function_dist, target, *params, **kwargs)
+        noisy = self.likelihood(function_dist, *params, **kwargs)
+        density = self._add_other_terms(noisy.log_prob(target, level=True), params)
+        return density / target.shape[-1]
+
+
+def _integrates_level(model: Any) -> bool:
+    return isinstance(model, DistributionGP) and model.integrates_level
 
 
 @contextmanager
@@ -210,7 +229,7 @@ def objective(model: ExactGP | ApproximateGP) -> MarginalLogLikelihood:
     """Return the marginal likelihood per cloud, or its lower bound in variational models."""
     if isinstance(model, ApproximateGP):
         return VariationalELBO(model.likelihood, model, num_data=len(model.train_targets))
-    mll = ExactMarginalLogLikelihood(model.likelihood, model)
+    mll = _RestrictedLikelihood(model.likelihood, model)
     mll._load_state_dict_pre_hooks.clear()  # a reference to itself, and so to the model: see Regression
     return mll
 
@@ -349,5 +368,5 @@ def on_subset(model: DistributionGP, *, seed: int, most: int | None = None) -> D
     number = model.train_targets.shape[-1]
     if number <= above:
         return model
-    order = torch.randperm(number, generator=torch.Generator().manual_seed(seed))
-    return model.subset(order[:size].sort().values.to(model.train_targets.device))
+    order = random_order(model.compared_rows.rows, seed=seed)
+    return model.subset(order[:size].sort().values)

@@ -12,9 +12,9 @@ import torch
 
 from gp_distributions.fitting.ascent import ascending
 from gp_distributions.fitting.atom_lengthscale import Lengthscale, lengthscales_to_try
-from gp_distributions.fitting.choosing import choose_metric
 from gp_distributions.fitting.geometry import choose_geometry
 from gp_distributions.fitting.marginal_likelihood import fit
+from gp_distributions.fitting.members import chosen
 from gp_distributions.fitting.scales import choose_scales, distances_to_scale
 from gp_distributions.fitting.sparse import exact_model, fit_sparse
 from gp_distributions.fitting.stages import CONCENTRATION, run
@@ -165,13 +165,13 @@ def _scales_of_all(state: _State) -> None:
         _concentrations(state)
 
 
-def _members(state: _State) -> None:
-    """Choose whether further kernels predict beside the isotropic one."""
-    choose_metric(state.model, **state.given)
+def _choice(state: _State) -> None:
+    """Say what the classifier is made of."""
+    state.model.choice = chosen(state.model)
 
 
 #: The stages of a classifier without a kernel, and of a sparse one.
-_DEFAULT = (_geometry, _concentrations, _scales_of_all, _members)
+_DEFAULT = (_geometry, _concentrations, _scales_of_all, _choice)
 _SPARSE = (_geometry, _sample, _scales, _concentrations)
 
 

@@ -1,4 +1,4 @@
-"""The marginal likelihood at the best mean and outputscale for given lengthscales and ratio of noise."""
+"""The restricted likelihood at the best outputscale for given lengthscales and ratios of noise."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ from gp_distributions.distances.embedded_rows import EmbeddedRows
 from gp_distributions.fitting.lbfgs import Pair
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
+from gp_distributions.kernels.priors import LogarithmPrior
 from gp_distributions.kernels.profiles import Profile
 from gp_distributions.models.distribution_gp import DistributionGP
+from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.numerics.linear_algebra import cholesky, quadratic_forms
 from gp_distributions.numerics.pairwise import squared_euclidean
 
@@ -34,29 +36,38 @@ _ERROR = 1e-20
 _MOST = 1000
 # Where the likelihood hardly curves, in nats per cloud, steps would be too long.
 _LEAST = 0.01
+# Likelihoods whose variances are profiled out.
+_LIKELIHOODS = GaussianLikelihood, SamplingNoiseLikelihood
 # Squares of larger features would overflow.
 _LARGEST = 1e150
 
 
 class ConcentratedLikelihood:
-    r"""The log marginal likelihood of a model for each cloud, at its best mean and outputscale.
+    r"""The log marginal likelihood of a model for each cloud, at its best outputscale.
 
-    Let :math:`s C` be the covariances of ``T`` clouds, whose variances have the mean :math:`s`;
-    :math:`r` the ratio of the noise variance to it; and :math:`M = C + r I`. For given :math:`C` and
-    :math:`r`,
+    The level is integrated, so that this is the restricted likelihood, of contrasts of targets. Let
+    :math:`s C` be the covariances of ``T`` clouds, whose variances have the mean :math:`s`; :math:`r_j`
+    the ratios of noise variances to it, of which that of sampling is multiplied by the typical size over
+    that of a bag, in :math:`N`; and :math:`M = C + N`. For given :math:`C` and :math:`r`,
 
     .. math::
         m = \frac{1^\top M^{-1} y}{1^\top M^{-1} 1}, \qquad
-        s = \arg\max_s\; -\frac T2 \log s - \frac q{2 s} + \log p(r s), \qquad
+        s = \arg\max_s\; -\frac{T - 1}2 \log s - \frac q{2 s} + \sum_j \log p_j(r_j s), \qquad
         q = (y - m 1)^\top M^{-1} (y - m 1),
 
-    where :math:`p` is the prior of the noise. If it is log-normal with location :math:`\mu` and scale
-    :math:`\sigma`, then :math:`u = \log s` solves :math:`a + u / \sigma^2 = q e^{-u} / 2` with
-    :math:`a = T / 2 + 1 + (\log r - \mu) / \sigma^2`. In terms of Wright's function, :math:`u =
-    \omega(\sigma^2 a + \log(\sigma^2 q / 2)) - \sigma^2 a`. The noise stays within its bound. The
-    likelihood is a function of :math:`\log r` and of what :math:`C` depends on, and takes about half as
-    many evaluations to maximise as one of all parameters. Outputs with hyperparameters of their own add
-    their likelihoods.
+    where :math:`p_j` are the priors of the noise, and of the outputscale, whose ratio is one over the
+    mean of the variances without it. If they are log-normal with locations :math:`\mu_j` and scales
+    :math:`\sigma_j`, then :math:`u = \log s` solves :math:`a + b u = q e^{-u} / 2` with
+
+    .. math::
+        a = \frac{T - 1}2 + \sum_j \Bigl(\iota_j + \frac{\log r_j - \mu_j}{\sigma_j^2}\Bigr), \qquad
+        b = \sum_j \sigma_j^{-2},
+
+    where :math:`\iota_j` is 1 if the density is that of the variance, and 0 if of its logarithm. In
+    terms of Wright's function, :math:`u = \omega(a / b + \log(q / 2 b)) - a / b`. The noise stays
+    within its bound. The likelihood is a function of :math:`\log r` and of what :math:`C` depends on,
+    and takes about half as many evaluations to maximise as one of all parameters. Outputs with
+    hyperparameters of their own add their likelihoods.
 
     Args:
         model: A model in training mode that :func:`has_concentrated`. Each evaluation sets its mean,
@@ -66,33 +77,48 @@ class ConcentratedLikelihood:
         parameters: What the likelihood is a function of, by name.
         bounds: Lower and upper bounds.
 
-    Sources: Rasmussen and Williams 2006, section 2.7 (the mean); Santner, Williams and Notz 2003,
+    Sources: Rasmussen and Williams 2006, section 2.7 (the level); Santner, Williams and Notz 2003,
     section 3.3 (the outputscale).
     """
 
     def __init__(self, model: DistributionGP) -> None:
-        kernel, noise = model.covar_module, model.likelihood.noise_covar
+        kernel, likelihood = model.covar_module, model.likelihood
+        noise = likelihood.noise_covar
         self._model, self._noise, self._base = model, noise, kernel.base_kernel
         self._rows = model.compared_rows
-        self._fixed = fixed_argument(self._base, self._rows)
+        self._fixed = FixedCovariance(self._base, self._rows)
         targets = model.train_targets.double()
         self._columns = torch.stack([targets, torch.ones_like(targets)], dim=-1)
-        self._prior = getattr(noise, "noise_prior", None)
-        self._priors = [(p, c, m) for _, m, p, c, _ in model.named_priors() if m is not noise]
+        self._samples = isinstance(likelihood, SamplingNoiseLikelihood)
+        shares = [torch.ones_like(targets)]
+        values = [noise.noise]
+        own = [(kernel, "outputscale_prior"), (noise, "noise_prior")]
+        if self._samples:
+            with torch.no_grad():
+                shares.append(likelihood.ratios(model.compared_rows).double().expand_as(targets))
+            values.append(likelihood.sampling_noise)
+            own.append((likelihood, "sampling_noise_prior"))
+        # The variances of noise at clouds, relative to each of its parts, ... x parts x T.
+        self._shares = torch.stack(shares, dim=-2)
+        # Priors of the outputscale and of each part of the noise, or None.
+        self._scale_priors = [getattr(module, name, None) for module, name in own]
+        solved = [module for module, _ in own]
+        self._priors = [(p, c, m) for _, m, p, c, _ in model.named_priors() if m not in solved]
         lowest = float(noise.raw_noise_constraint.lower_bound)
         # The raw parameter of a value on a bound may be infinite.
         self._lowest = math.log(lowest * (1 + 1e-9)) if lowest > 0 else -math.inf
         with torch.no_grad():
-            variances = covariance(kernel, self._rows, diag=True)
-            ratio = noise.noise.squeeze(-1).double() / variances.mean(-1)
+            variances = covariance(kernel, self._rows, diag=True).mean(-1, keepdim=True)
+            ratios = torch.cat(values, dim=-1).double() / variances
             least = math.log(_RATIOS[variances.dtype])
-            self._log_ratio = ratio.log().clamp_min(least).requires_grad_()
+            self._log_ratio = ratios.log().clamp_min(least).requires_grad_()
         parameters, self.bounds = get_parameters_and_bounds(model, requires_grad=True)
-        solved = (kernel.raw_outputscale, noise.raw_noise, model.mean_module.raw_constant)
+        solved_by = [kernel.raw_outputscale, noise.raw_noise, model.mean_module.raw_constant]
+        solved_by += [likelihood.raw_sampling_noise] if self._samples else []
         self.parameters = {"log_ratio": self._log_ratio} | {
             name: value
             for name, value in parameters.items()
-            if not any(value is each for each in solved)
+            if not any(value is each for each in solved_by)
         }
         self.bounds["log_ratio"] = least, None
 
@@ -100,17 +126,20 @@ class ConcentratedLikelihood:
         """Return the likelihood plus the log densities of the priors, divided by ``T``."""
         covariances, unit = self._covariances()
         size = covariances.shape[-1]
-        noise = self._log_ratio.exp().unsqueeze(-1).expand(self._columns.shape[:-1])
+        noise = (self._log_ratio.exp().unsqueeze(-1) * self._shares).sum(-2)
         forms, logdet = quadratic_forms(self._columns, covariances, noise)
         mean = forms[..., 0, 1] / forms[..., 1, 1]
         errors = forms[..., 0, 0] - forms[..., 0, 1] * mean
-        log_scale = self._log_outputscale(errors)
-        log_noise = log_scale + self._log_ratio
-        self._set(mean, log_scale.exp() / unit, log_noise.exp())
-        normal = size * (log_scale + math.log(2 * math.pi)) + errors * (-log_scale).exp() + logdet
-        total = -0.5 * normal.sum()
-        if self._prior is not None:
-            total = total + self._prior.log_prob(log_noise.exp()).sum()
+        # Logarithms of the outputscale and of the parts of the noise, for s = 1.
+        logs = torch.cat([-unit.log().unsqueeze(-1), self._log_ratio], dim=-1)
+        log_scale = self._log_scale(errors, logs.detach())
+        values = (log_scale.unsqueeze(-1) + logs).exp()
+        self._set(mean, values)
+        normal = (size - 1) * (log_scale + math.log(2 * math.pi)) + errors * (-log_scale).exp()
+        total = -0.5 * (normal + logdet + forms[..., 1, 1].log()).sum()
+        for prior, value in zip(self._scale_priors, values.unbind(-1), strict=True):
+            if prior is not None:
+                total = total + prior.log_prob(value).sum()
         for prior, closure, module in self._priors:
             total = total + prior.log_prob(closure(module)).sum()
         return total / size
@@ -129,115 +158,167 @@ class ConcentratedLikelihood:
         Source: Mardia and Marshall 1984.
         """
         kernel = self._base
-        if self._fixed is None or kernel.is_ard or not kernel.profile.radial:
+        argument, inner = self._fixed.argument, self._fixed.products
+        if argument is None or kernel.is_ard or not kernel.profile.radial:
             return []
-        outputs = self._log_ratio.numel()
-        sizes = [parameter.numel() for parameter in self.parameters.values()]
-        if sizes != [outputs, outputs]:  # ratios and lengthscales
+        outputs = self._log_ratio[..., 0].numel()
+        own = [kernel.raw_lengthscale, *([kernel.raw_linear_variance] if kernel.linear else [])]
+        learned = list(self.parameters.values())[1:]
+        if len(learned) != len(own) or any(
+            each is not raw or raw.numel() != outputs
+            for each, raw in zip(learned, own, strict=True)
+        ):
             return []
         with torch.enable_grad():
             logarithm = kernel.lengthscale.log().sum()
             (growth,) = torch.autograd.grad(logarithm, kernel.raw_lengthscale)
-            scaled = (self._fixed / kernel.lengthscale.detach().square()).requires_grad_()
-            covariances = kernel.profile(scaled)
-            (slopes,) = torch.autograd.grad(covariances.sum(), scaled)
-        ratio, size = self._log_ratio.exp()[..., None, None], covariances.shape[-1]
-        noisy = covariances.detach().double()
-        torch.linalg.diagonal(noisy).add_(ratio.squeeze(-1))
+            scaled = (argument / kernel.lengthscale.detach().square()).requires_grad_()
+            profiles = kernel.profile(scaled)
+            (slopes,) = torch.autograd.grad(profiles.sum(), scaled)
+        covariances, unit = self._covariances()
+        size = covariances.shape[-1]
+        noise = self._log_ratio.exp().unsqueeze(-1) * self._shares
+        noisy = covariances.double()
+        torch.linalg.diagonal(noisy).add_(noise.sum(-2))
         inverse = torch.cholesky_inverse(cholesky(noisy))
-        of_raw = inverse @ (-2 * growth * scaled * slopes).double()
-        both = torch.stack([inverse * ratio, of_raw], dim=-3)
-        traces = torch.linalg.diagonal(both).sum(-1)
-        products = torch.einsum("...aij,...bji->...ab", both, both) / (2 * size)
+        changes = [-2 * growth * scaled * slopes]
+        if inner is not None:
+            changes.append(kernel.linear_variance * inner)
+        columns = [inverse * each.unsqueeze(-2) for each in noise.unbind(-2)]
+        columns += [inverse @ (each / unit[..., None, None]).double() for each in changes]
+        every = torch.stack(columns, dim=-3)
+        traces = torch.linalg.diagonal(every).sum(-1)
+        products = torch.einsum("...aij,...bji->...ab", every, every) / (2 * size)
         information = products - traces.unsqueeze(-1) * traces.unsqueeze(-2) / (2 * size**2)
-        values, vectors = torch.linalg.eigh(information.view(-1, 2, 2).cpu())
-        # Each direction moves the ratio and the lengthscale of one output.
-        which = torch.eye(outputs, dtype=values.dtype)[:, None, None]
-        directions = (vectors.mT.unsqueeze(-1) * which).flatten(-2).flatten(0, 1)
-        changes = values.clamp_min(_LEAST).view(-1, 1) * directions
-        return list(zip(directions, changes, strict=True))
+        values, vectors = torch.linalg.eigh(
+            information.view(outputs, *information.shape[-2:]).cpu()
+        )
+        parts = self._log_ratio.shape[-1]
+        # A direction moves the ratios, the lengthscale and the linear term of one output.
+        which = torch.eye(outputs, dtype=values.dtype)
+        pairs: list[Pair] = []
+        for output in range(outputs):
+            for value, vector in zip(values[output], vectors[output].mT, strict=True):
+                ratios = torch.outer(which[output], vector[:parts]).flatten()
+                rest = torch.outer(vector[parts:], which[output]).flatten()
+                direction = torch.cat([ratios, rest])
+                pairs.append((direction, value.clamp_min(_LEAST) * direction))
+        return pairs
 
-    def _covariances(self) -> tuple[Tensor, Tensor | float]:
+    def _covariances(self) -> tuple[Tensor, Tensor]:
         """Return covariances of mean variance one, and the mean variances for outputscale one."""
-        if self._fixed is None:
-            found = covariance(self._base, self._rows)
-        else:
-            found = profiled(self._fixed, self._base)
-            if self._base.profile.radial:
-                return found, 1.0
+        found = self._fixed()
         unit = torch.linalg.diagonal(found).mean(-1)
         return found / unit[..., None, None], unit
 
-    def _log_outputscale(self, errors: Tensor) -> Tensor:
-        """Return the best logarithms of outputscales, with gradients of zero, or those of the bound."""
-        size = self._columns.shape[-2]
-        least, log_ratio = errors.detach().clamp_min(_ERROR * size), self._log_ratio.detach()
-        if not bool((least + log_ratio).isfinite().all()):
+    def _log_scale(self, errors: Tensor, logs: Tensor) -> Tensor:
+        """Return the best logarithm of ``s``, with a gradient of zero, or that of the bound."""
+        size, log_ratio = self._columns.shape[-2], self._log_ratio[..., 0]
+        least = errors.detach().clamp_min(_ERROR * size)
+        if not bool((least.unsqueeze(-1) + logs).isfinite().all()):
             raise NanError(
                 f"Expected finite squared errors, got {errors.tolist()} at ratios of logarithms "
-                f"{log_ratio.tolist()}."
+                f"{logs.tolist()}."
             )
-        if self._prior is None:
-            best = (least / size).log()
+        precision, linear = torch.zeros_like(least), torch.full_like(least, (size - 1) / 2)
+        for prior, log in zip(self._scale_priors, logs.unbind(-1), strict=True):
+            if prior is not None:
+                location, variance = prior.loc.to(log), prior.scale.to(log).square()
+                precision = precision + 1 / variance
+                counted = float(
+                    not isinstance(prior, LogarithmPrior)
+                )  # densities of x, not of log x
+                linear = linear + counted + (log - location) / variance
+        if not any(self._scale_priors):
+            best = (least / max(size - 1, 1)).log()
         else:
-            location, variance = self._prior.loc.item(), self._prior.scale.item() ** 2
-            power = variance * (0.5 * size + 1) + log_ratio - location
-            omega = wrightomega((power + (0.5 * variance * least).log()).numpy(force=True))
+            power = linear / precision
+            omega = wrightomega((power + (0.5 * least / precision).log()).numpy(force=True))
             best = torch.as_tensor(omega).to(power) - power
-        return torch.where(best + log_ratio < self._lowest, self._lowest - self._log_ratio, best)
+        return torch.where(best + log_ratio.detach() < self._lowest, self._lowest - log_ratio, best)
 
     @torch.no_grad()
-    def _set(self, mean: Tensor, outputscale: Tensor, noise: Tensor) -> None:
+    def _set(self, mean: Tensor, values: Tensor) -> None:
         kernel, own = self._model.covar_module, self._noise
         self._model.mean_module.raw_constant.copy_(mean)
+        outputscale, noise, *rest = values.unbind(-1)
         kernel.raw_outputscale.copy_(
             kernel.raw_outputscale_constraint.inverse_transform(outputscale)
         )
         raw = own.raw_noise_constraint.inverse_transform(noise)
         own.raw_noise.copy_(raw.view_as(own.raw_noise))
+        for value in rest:
+            self._model.likelihood.sampling_noise = value.unsqueeze(-1)
 
 
 def has_concentrated(model: Any) -> bool:
-    """Whether each output of a model learns a mean, an outputscale and a noise variance freely."""
-    if not isinstance(model, DistributionGP) or type(model.likelihood) is not GaussianLikelihood:
+    """Whether each output of a model learns a mean, an outputscale and its noise freely."""
+    if not isinstance(model, DistributionGP) or type(model.likelihood) not in _LIKELIHOODS:
         return False
-    kernel, mean, noise = model.covar_module, model.mean_module, model.likelihood.noise_covar
+    kernel, mean, likelihood = model.covar_module, model.mean_module, model.likelihood
     if type(kernel) is not ScaleKernel or type(mean) is not ConstantMean:
         return False
-    free = kernel.raw_outputscale, mean.raw_constant, noise.raw_noise
+    noise = likelihood.noise_covar
+    free = [kernel.raw_outputscale, mean.raw_constant, noise.raw_noise]
+    own = [getattr(kernel, "outputscale_prior", None), getattr(noise, "noise_prior", None)]
+    if isinstance(likelihood, SamplingNoiseLikelihood):
+        free.append(likelihood.raw_sampling_noise)
+        own.append(likelihood.sampling_noise_prior)
     transform = getattr(model, "input_transform", torch.nn.Identity())
     with_prior = {id(module) for _, module, *_ in model.named_priors()}
-    prior, shape = getattr(noise, "noise_prior", None), model.train_targets.shape[:-1]
+    shape = model.train_targets.shape[:-1]
     return (
         kernel.base_kernel.batch_shape == shape
         and not any(parameter.requires_grad for parameter in transform.parameters())
         and all(
             parameter.requires_grad and parameter.numel() == shape.numel() for parameter in free
         )
-        and not with_prior & {id(kernel), id(mean)}
+        and id(mean) not in with_prior
         and not hasattr(mean, "raw_constant_constraint")
         and math.isinf(noise.raw_noise_constraint.upper_bound)
         and type(kernel.raw_outputscale_constraint) is Positive
-        and (prior is None or (type(prior) is LogNormalPrior and prior.loc.numel() == 1))
+        and all(
+            prior is None
+            or (type(prior) in (LogNormalPrior, LogarithmPrior) and prior.loc.numel() == 1)
+            for prior in own
+        )
     )
 
 
-def fixed_argument(kernel: Any, rows: EmbeddedRows) -> Tensor | None:
-    """Return what the profile of a kernel reads of few clouds, if it does not change, or None."""
-    if type(kernel).forward is not DistributionKernel.forward or kernel.active_dims is not None:
-        return None
-    parts = kernel.distance, kernel.profile
-    changes = any(parameter.requires_grad for part in parts for parameter in part.parameters())
-    if changes or rows.rows.shape[-2] > _MOST:
-        return None
-    with torch.no_grad():
-        return kernel.features(rows) if kernel.is_ard else kernel.unscaled(rows, rows)
+class FixedCovariance:
+    """Covariances of clouds, whose squared distances are computed once if they do not change.
 
+    Args:
+        kernel: A kernel, whose hyperparameters change.
+        rows: The clouds.
 
-def profiled(fixed: Tensor, kernel: DistributionKernel) -> Tensor:
-    """Return the covariances that follow from :func:`fixed_argument`, with closed-form gradients."""
-    found: Tensor = _Profiled.apply(fixed, kernel.lengthscale, kernel.profile)
-    return found
+    Attributes:
+        argument: What the profile of the kernel reads of few clouds, or None.
+        products: The inner products of a linear term, or None.
+    """
+
+    def __init__(self, kernel: Any, rows: EmbeddedRows) -> None:
+        self.kernel, self.rows = kernel, rows
+        self.argument: Tensor | None = None
+        self.products: Tensor | None = None
+        if type(kernel).forward is not DistributionKernel.forward or kernel.active_dims is not None:
+            return
+        parts = kernel.distance, kernel.profile
+        changes = any(parameter.requires_grad for part in parts for parameter in part.parameters())
+        if changes or rows.rows.shape[-2] > _MOST:
+            return
+        with torch.no_grad():
+            self.argument = kernel.features(rows) if kernel.is_ard else kernel.unscaled(rows, rows)
+            if kernel.linear:
+                self.products = kernel.inner_products(rows, rows, self.argument)
+
+    def __call__(self) -> Tensor:
+        """Return the covariances, with closed-form gradients."""
+        kernel = self.kernel
+        if self.argument is None:
+            return covariance(kernel, self.rows)
+        found: Tensor = _Profiled.apply(self.argument, kernel.lengthscale, kernel.profile)
+        return found if self.products is None else found + kernel.linear_variance * self.products
 
 
 class _Profiled(torch.autograd.Function):

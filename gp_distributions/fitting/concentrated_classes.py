@@ -9,8 +9,7 @@ from botorch.optim.utils.model_utils import get_parameters_and_bounds
 from gpytorch.kernels import ScaleKernel
 from torch import Tensor
 
-from gp_distributions.fitting.concentrated import fixed_argument, profiled
-from gp_distributions.kernels.covariances import covariance
+from gp_distributions.fitting.concentrated import FixedCovariance
 from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.dirichlet import DirichletLogDensities
 
@@ -30,10 +29,12 @@ class ConcentratedClasses:
     def __init__(self, model: ClassificationGP) -> None:
         kernel = model.covar_module
         self._model, self._mean = model, model.mean_module.raw_constant
-        self._rows = model.compared_rows
-        self._fixed = None
-        if type(kernel) is ScaleKernel:
-            self._fixed = fixed_argument(kernel.base_kernel, self._rows)
+        scaled = type(kernel) is ScaleKernel
+        base = kernel.base_kernel if scaled else kernel
+        self._base, self._scale = (
+            FixedCovariance(base, model.compared_rows),
+            kernel if scaled else None,
+        )
         parameters, self.bounds = get_parameters_and_bounds(model, requires_grad=True)
         self.parameters = {n: value for n, value in parameters.items() if value is not self._mean}
 
@@ -53,11 +54,8 @@ class ConcentratedClasses:
         return found.sum() / size
 
     def _covariances(self) -> Tensor:
-        kernel = self._model.covar_module
-        if self._fixed is None:
-            return covariance(kernel, self._rows)
-        found = profiled(self._fixed, kernel.base_kernel)
-        return kernel.outputscale[..., None, None] * found
+        found = self._base()
+        return found if self._scale is None else self._scale.outputscale[..., None, None] * found
 
 
 def has_concentrated_classes(model: Any) -> bool:

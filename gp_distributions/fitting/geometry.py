@@ -13,7 +13,7 @@ from gp_distributions.fitting.starts import start_at_medians
 from gp_distributions.kernels.orientation import may_be_turned
 from gp_distributions.kernels.reading import distribution_kernels
 from gp_distributions.models.distribution_gp import DistributionGP
-from gp_distributions.rows.clouds import drop_copies
+from gp_distributions.rows.clouds import drop_copies, random_order
 from gp_distributions.warnings import UndeterminedWarning, silenced
 
 # Factors of normals to choose from, and the one with which poses are compared.
@@ -47,6 +47,7 @@ def choose_geometry(
         return
     model = on_subset(model, seed=seed)
     rows = drop_copies(model.compared_rows.rows)
+    rows = rows[..., random_order(rows), :]
     density = cache(partial(_density, tick))
     for distance, block in geometric:
         distance.any_pose = any_pose = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -18,17 +18,17 @@ from gpytorch.priors import LogNormalPrior
 from torch import Tensor
 
 from gp_distributions.distances.base import Distance
-from gp_distributions.fitting.starts import median_distances, noise_of
+from gp_distributions.fitting.starts import median_distances, set_priors
 from gp_distributions.kernels.copies import batched, repeated
 from gp_distributions.kernels.covariances import BlockKernel, covariance
-from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.kernels.expected_kernel import ExpectedKernel
+from gp_distributions.kernels.priors import LENGTHSCALE, LINEAR, LogarithmPrior
 from gp_distributions.kernels.reading import inside_blocks
 from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.ensemble import Ensemble
 from gp_distributions.models.exact_inference import Conditioned
-from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood, multiply_noise
+from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.models.shared_kernel import SharedNoise
 from gp_distributions.numerics.densities import (
     truncated,
@@ -39,9 +39,16 @@ from gp_distributions.numerics.quadrature import importance_points
 
 # Number of draws of each proposal.
 _DRAWS = 64
-# The priors of the variance among clouds, over that of the targets, and of the noise variance over the
-# variance among clouds are log-normal: centres, and deviations of the logarithms.
-_VARIANCE, _RATIO = (1.0, 1.5), (0.06, 1.5)
+# The prior of the variance among clouds, over that of the targets, is log-normal: its centre, and the
+# deviation of the logarithm.
+_VARIANCE = 1.0, 1.5
+# Without a prior, noise is around this share of the variance of the targets.
+_NOISE = 0.05
+# Locations and scales of priors of logarithms, relative to the median distance, to which power.
+_RELATIVE = {
+    "raw_lengthscale": (LENGTHSCALE, 1.0),
+    "raw_linear_variance": (LINEAR, -2.0),
+}
 _LIKELIHOODS = (
     *(GaussianLikelihood, FixedNoiseGaussianLikelihood),
     *(SamplingNoiseLikelihood, SharedNoise),
@@ -71,8 +78,8 @@ def integrate_hyperparameters(model: DistributionGP, *, seed: int = 0) -> Distri
     :math:`p(\theta \mid y)` by importance sampling. They are one batched kernel, whose distances are
     computed once.
 
-    The priors of the outputscale :math:`s^2` and of the noise variance refer to the variance of the
-    function among the training clouds, :math:`s^2 u_\theta`, which the outputscale alone does not
+    The prior of the outputscale :math:`s^2` is that of the variance of the function among the training
+    clouds, :math:`s^2 u_\theta`, which the outputscale alone does not
     determine: a function with a long lengthscale hardly varies. For the covariances :math:`K_\theta` of
     the training clouds with outputscale one,
 
@@ -80,10 +87,12 @@ def integrate_hyperparameters(model: DistributionGP, *, seed: int = 0) -> Distri
 
     The priors are log-normal:
 
-    - a lengthscale of a :class:`DistributionKernel`: around the median distance between the training
-      clouds, with deviation 1 of the logarithm;
+    - a lengthscale of a :class:`DistributionKernel`, and the variance of its linear term: as
+      :func:`fit` has them in a model without a kernel
+      (:class:`~gp_distributions.kernels.priors.LogarithmPrior`);
     - the variance among the clouds: around the variance of the targets, with deviation 1.5;
-    - the ratio of the noise to that variance: around 0.06, with deviation 1.5;
+    - the noise variances: the priors of the likelihood, or around .05 of the variance of the targets,
+      with deviation 2;
     - lengthscales of numbers and categories of :class:`MixedInputs`: around the root of how many numbers
       there are, with deviation :math:`\sqrt 3`, and around 1, with deviation 1;
     - parameters of profiles, and outputscales of the further terms of a sum relative to the first:
@@ -92,9 +101,9 @@ def integrate_hyperparameters(model: DistributionGP, *, seed: int = 0) -> Distri
 
     A prior that is registered with the kernel, such as ``lengthscale_prior``, replaces its default, and
     bounds of a constraint truncate priors. Parameters that do not require a gradient stay as they are,
-    and so do those of distances, known noise variances, and the ratios between the noise variances of
-    bags under sampling noise. The members of a model that has several are integrated one by one; a
-    member of more than eight hyperparameters, such as one for each principal component, stays as it is.
+    and so do those of distances and known noise variances. The members of a model that has several are
+    integrated one by one; a member of more than eight hyperparameters, such as one for each principal
+    component, stays as it is.
 
     Args:
         model: A :class:`DistributionGP` of one output with Gaussian noise, sampling noise or known noise
@@ -137,6 +146,21 @@ def integrate_hyperparameters(model: DistributionGP, *, seed: int = 0) -> Distri
     return found
 
 
+def can_integrate(model: DistributionGP) -> bool:
+    """Whether :func:`integrate_hyperparameters` takes a model."""
+    try:
+        _check(model)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+@torch.no_grad()
+def integrated(model: DistributionGP, *, seed: int = 0) -> Ensemble:
+    """Return the ensemble of a model of one kernel, with all likely hyperparameters."""
+    return Ensemble([_batch(model, seed)])
+
+
 def _number(kernel: Kernel) -> int:
     return sum(kernel.get_parameter(name).numel() for name, _ in _hyperparameters(kernel))
 
@@ -147,8 +171,8 @@ def _batch(model: DistributionGP, seed: int) -> DistributionGP:
     if not _outputscales(kernel):  # of all terms of a sum
         kernel = ScaleKernel(kernel).to(model.train_targets)
         kernel.outputscale = 1.0
-    alone = model.with_kernel(kernel).train()
-    posterior = _Posterior(alone.eval(), list(_coordinates(alone)))
+    alone = model.with_kernel(kernel).eval()
+    posterior = _Posterior(alone)
     points, weights, _ = importance_points(posterior, posterior.starts(), _DRAWS, seed=seed)
     order = weights.argsort(descending=True)
     total = weights[order].exp().cumsum(0)
@@ -156,7 +180,7 @@ def _batch(model: DistributionGP, seed: int) -> DistributionGP:
     points, weights = points[kept], weights[kept]
     members = posterior.members(points)
     evidence = posterior.log_evidence(*members)
-    return alone.batch_of(*posterior.modules(points, *members[1:]), weights - evidence)
+    return alone.batch_of(*posterior.modules(points, members[1]), weights - evidence)
 
 
 @dataclass(frozen=True)
@@ -230,91 +254,91 @@ class _Posterior:
     """The posterior density of the hyperparameters of a model, up to a constant.
 
     Its arguments are ``n x p`` points, whose columns are standard normal under the prior: those of the
-    parameters of the kernel, the logarithm of the variance among the clouds, unless the outputscale is
-    fixed, and that of the ratio of the noise to it, unless the noise is.
+    parameters of the kernel and of the noise, and the logarithm of the variance among the clouds, unless
+    the outputscale is fixed.
 
     Args:
         model: The model, in evaluation mode.
-        coordinates: The parameters of its kernel.
     """
 
-    def __init__(self, model: DistributionGP, coordinates: list[_Coordinate]) -> None:
+    def __init__(self, model: DistributionGP) -> None:
         self.model = model
-        self.coordinates = coordinates
-        self.sizes = [coordinate.like.numel() for coordinate in coordinates]
-        self.level = model.has_free_level
-        noise = model.likelihood.noise_covar
-        self.noise_is_fixed = model.noise_is_known or not noise.raw_noise.requires_grad
+        self.kernel, self.noise = list(_of_kernel(model)), list(_of_noise(model))
+        self.sizes = [coordinate.like.numel() for coordinate in self.coordinates]
         scales = _outputscales(model.covar_module)
         self.scale_is_fixed = not all(part.raw_outputscale.requires_grad for part in scales)
         (rows,) = model.train_inputs
         self.errors = model.train_targets - model.mean_module(rows)
         self.spread = self.errors.var()
-        # Noise variances, at first those of the model.
-        self.noise = noise_of(model, rows)
+
+    @property
+    def coordinates(self) -> list[_Coordinate]:
+        """The parameters of the kernel, and those of the noise."""
+        return [*self.kernel, *self.noise]
 
     def __call__(self, points: Tensor) -> Tensor:
         """Return log densities."""
         found = self.log_evidence(*self.members(points)) - 0.5 * self._rest(points).square().sum(-1)
-        for coordinate, part in self._parts(points):
+        for coordinate, part in zip(self.coordinates, self._parts(points), strict=True):
             found = found + coordinate.log_prior(part)
         return found
 
     def members(self, points: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return covariances, ``n x T x T``, and factors of outputscales and of noise, ``n`` each."""
-        kernel = batched(self.model.covar_module, self._values(points), len(points))
-        covariances = covariance(kernel, self.model.compared_rows)
+        """Return covariances, ``n x T x T``, factors of outputscales, ``n``, and noise, ``n x T``."""
+        rows = self.model.compared_rows
+        covariances = covariance(self._kernel(points), rows)
         size = covariances.shape[-1]
         traces = torch.linalg.diagonal(covariances).sum(-1)
         # The expected sample variances of functions at the clouds.
         among = (traces - covariances.sum((-2, -1)) / size) / (size - 1)
         among = among.clamp_min(_CONSTANT * traces / size)
-        rest = list(self._rest(points).unbind(-1))
         variance = among
         if not self.scale_is_fixed:
-            variance = self.spread * _log_normal(rest.pop(0), *_VARIANCE)
-        noise = torch.ones_like(among)
-        if not self.noise_is_fixed:
-            least = self.model.likelihood.noise_covar.raw_noise_constraint.lower_bound
-            noise = variance * _log_normal(rest.pop(0), *_RATIO) / self.noise.min()
-            noise = noise.maximum(least * (1 + 1e-6) / self.noise.min())
-        return covariances, variance / among, noise
+            variance = self.spread * _log_normal(self._rest(points)[:, 0], *_VARIANCE)
+        likelihood = self._likelihood(points)
+        noise = likelihood._shaped_noise_covar(covariances.shape[:-1], *self.model.train_inputs)
+        return covariances, variance / among, noise.diagonal()
 
     def log_evidence(self, covariances: Tensor, scales: Tensor, noise: Tensor) -> Tensor:
         """Return log marginal likelihoods of members."""
-        noisy = scales[:, None, None] * covariances
-        noisy = noisy + torch.diag_embed(noise[:, None] * self.noise)
-        return Conditioned(cholesky(noisy), self.errors, level=self.level).log_evidence
+        noisy = scales[:, None, None] * covariances + torch.diag_embed(noise)
+        level = self.model.integrates_level
+        return Conditioned(cholesky(noisy), self.errors, level=level).log_evidence
 
-    def modules(self, points: Tensor, scales: Tensor, noise: Tensor) -> tuple[Kernel, Likelihood]:
+    def modules(self, points: Tensor, scales: Tensor) -> tuple[Kernel, Likelihood]:
         """Return the batched kernel and the batched likelihood of members."""
-        kernel = batched(self.model.covar_module, self._values(points), len(points))
+        kernel = self._kernel(points)
         for part in _outputscales(kernel):
             value = part.outputscale * scales
             part.raw_outputscale.data = part.raw_outputscale_constraint.inverse_transform(value)
-        likelihood = self.model.likelihood
-        if not self.noise_is_fixed:
-            likelihood = repeated(likelihood, len(points))
-            multiply_noise(likelihood, noise.unsqueeze(-1))
-        return kernel, likelihood
+        return kernel, self._likelihood(points)
 
     def starts(self) -> Tensor:
         """Return points from which to find the mode: the centre of the prior, and current values."""
-        rest = 2 - self.scale_is_fixed - self.noise_is_fixed
         current = [each.current().clamp(-_FARTHEST, _FARTHEST) for each in self.coordinates]
-        points = torch.cat([*current, self.errors.new_zeros(rest)]).to(self.errors)
+        rest = self.errors.new_zeros(int(not self.scale_is_fixed))
+        points = torch.cat([*current, rest]).to(self.errors)
         return torch.stack([torch.zeros_like(points), points])
 
-    def _values(self, points: Tensor) -> dict[str, Tensor]:
-        """Return the raw parameters of the kernel."""
-        return {each.name: each.raw(part) for each, part in self._parts(points)}
+    def _kernel(self, points: Tensor) -> Kernel:
+        values = zip(self.kernel, self._parts(points), strict=False)
+        raw = {each.name: each.raw(part) for each, part in values}
+        return batched(self.model.covar_module, raw, len(points))
 
-    def _parts(self, points: Tensor) -> Iterator[tuple[_Coordinate, Tensor]]:
-        parts = points[:, : sum(self.sizes)].split(self.sizes, dim=-1)
-        return zip(self.coordinates, parts, strict=True)
+    def _likelihood(self, points: Tensor) -> Likelihood:
+        if not self.noise:
+            return self.model.likelihood
+        found = repeated(self.model.likelihood, len(points))
+        values = self._parts(points)[len(self.kernel) :]
+        for each, part in zip(self.noise, values, strict=True):
+            found.get_parameter(each.name).data = each.raw(part)
+        return found
+
+    def _parts(self, points: Tensor) -> Sequence[Tensor]:
+        return points[:, : sum(self.sizes)].split(self.sizes, dim=-1)
 
     def _rest(self, points: Tensor) -> Tensor:
-        """Return the columns of variances."""
+        """Return the columns beside those of parameters."""
         return points[:, sum(self.sizes) :]
 
 
@@ -322,10 +346,33 @@ def _log_normal(points: Tensor, centre: float, spread: float) -> Tensor:
     return centre * (spread * points).exp()
 
 
-def _coordinates(model: DistributionGP) -> Iterator[_Coordinate]:
-    """Yield the hyperparameters of the kernel of a model in training mode."""
+def _of_noise(model: DistributionGP) -> Iterator[_Coordinate]:
+    """Yield the parameters of the noise that is learned."""
+    likelihood = model.likelihood
+    owners: list[tuple[str, Any, str]] = [
+        ("noise_covar.raw_noise", getattr(likelihood, "noise_covar", None), "noise_prior"),
+        ("raw_sampling_noise", likelihood, "sampling_noise_prior"),
+    ]
+    for name, owner, named in owners:
+        raw = name.rpartition(".")[-1]
+        parameter = getattr(owner, raw, None)
+        if model.noise_is_known or parameter is None or not parameter.requires_grad:
+            continue
+        prior = getattr(owner, named, None)
+        centre, spread = (_NOISE * model.train_targets.var()).log().item(), 2.0
+        if isinstance(prior, LogNormalPrior):
+            centre, spread = prior.loc.mean().item(), prior.scale.mean().item()
+        prior = None if isinstance(prior, LogarithmPrior) else prior
+        constraint = owner.constraint_for_parameter_name(raw)
+        yield _Coordinate(name, parameter.detach(), constraint, centre, spread, prior)
+
+
+def _of_kernel(model: DistributionGP) -> Iterator[_Coordinate]:
+    """Yield the hyperparameters of the kernel of a model."""
     kernel = model.covar_module
     medians, outputscales = median_distances(model), _outputscales(kernel)
+    for part, median in medians.items():
+        set_priors(part, median)
     priors = {name: prior for name, _, prior, _, _ in kernel.named_priors()}
     inside = inside_blocks(kernel)
     for name, owner in _hyperparameters(kernel):
@@ -336,8 +383,9 @@ def _coordinates(model: DistributionGP) -> Iterator[_Coordinate]:
         centre, spread = value.log().mean().item(), 1.0
         if isinstance(prior, LogNormalPrior):
             centre, spread = prior.loc.mean().item(), prior.scale.mean().item()
-        elif raw == "raw_lengthscale" and isinstance(owner, DistributionKernel):
-            centre = medians[owner].log().item() if owner in medians else centre
+        elif raw in _RELATIVE and owner in medians:
+            (location, spread), power = _RELATIVE[raw]
+            centre = location + power * medians[owner].log().item()
         elif raw == "raw_lengthscale" and isinstance(owner, CategoricalKernel):
             centre = 0.0
         elif raw == "raw_lengthscale" and owner in inside:
@@ -346,6 +394,7 @@ def _coordinates(model: DistributionGP) -> Iterator[_Coordinate]:
             centre = outputscales[0].outputscale.log().mean().item()
         elif raw in ("raw_outputscale", "raw_alpha", "raw_offset"):
             centre = 0.0
+        prior = None if isinstance(prior, LogarithmPrior) else prior
         yield _Coordinate(name, parameter.detach(), constraint, centre, spread, prior)
 
 

@@ -30,11 +30,10 @@ from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.reading import default_distances, with_distances
 from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.distribution_gp import DistributionGP
-from gp_distributions.models.exact_inference import ExactMultivariateNormal
-from gp_distributions.numerics.densities import conditional_moments
+from gp_distributions.models.exact_inference import Conditioned, ExactMultivariateNormal
 from gp_distributions.numerics.linear_algebra import cholesky
 from gp_distributions.numerics.predictions import expected_softmax, log_probabilities
-from gp_distributions.rows.clouds import drop_copies
+from gp_distributions.rows.clouds import drop_copies, random_order
 
 # Values of all parameters, by name.
 Values: TypeAlias = dict[str, Tensor]
@@ -130,9 +129,8 @@ def learn_scales(
         Whether the scales have changed. They stay as they are if there are fewer than 10 bags, of which
         a fold would hold only one.
     """
-    generator = torch.Generator().manual_seed(seed)
     most = _LABELS if isinstance(model, ClassificationGP) else _BAGS
-    bags = torch.randperm(model.train_targets.shape[-1], generator=generator)[:most]
+    bags = random_order(training_rows(model), seed=seed)[:most]
     if len(bags) < 2 * _FOLDS:
         for distance in distances:
             distance.decision = f"scales kept as they were: fewer than {2 * _FOLDS} bags"
@@ -227,26 +225,27 @@ class AdditiveDistance(DistanceWrapper):
 
     def __init__(self, distance: ScaledDistance) -> None:
         super().__init__(distance)
-        self._terms: tuple[EmbeddedRows, Tensor] | None = None
+        self._terms: dict[tuple[EmbeddedRows, EmbeddedRows], Tensor] = {}
 
     def represent(self, points: Tensor, weights: Tensor) -> Tensor:
         """Represent clouds as the distance does."""
         return self.distance.represent(points, weights)
 
     def forward(self, x1: Rows, x2: Rows | None = None, *, diag: bool = False) -> Tensor:
-        """Return the squared distances within one set of clouds; others are exact."""
-        within = x2 is None or x2 is x1
-        if diag or not (within and isinstance(x1, EmbeddedRows)):
+        """Return the squared distances of clouds that hold what was computed; others are exact."""
+        x2 = x1 if x2 is None else x2
+        if diag or not (isinstance(x1, EmbeddedRows) and isinstance(x2, EmbeddedRows)):
             return self.distance(x1, x2, diag=diag)
-        if self._terms is None or self._terms[0] is not x1:
-            self._terms = x1, self._computed(drop_copies(x1.rows))
-        terms = self._terms[1]
+        if (x1, x2) not in self._terms:
+            rows, others = (drop_copies(each.rows) for each in (x1, x2))
+            self._terms[x1, x2] = self._computed(rows, rows if x1 is x2 else others)
+        terms = self._terms[x1, x2]
         squares = self.distance.scales[-len(terms) :].square()
         squared = torch.tensordot(squares, terms, dims=1)
         return squared.expand(*x1.rows.shape[:-1], -1)
 
     @torch.no_grad()
-    def _computed(self, rows: Tensor) -> Tensor:
+    def _computed(self, rows: Tensor, others: Tensor) -> Tensor:
         """Return the squared distances of each coordinate alone, for scale one."""
         raw, block = self.distance.raw_scales, self.block
         base: Distance = self.distance
@@ -258,10 +257,14 @@ class AdditiveDistance(DistanceWrapper):
         for j in range(len(raw)):
             raw.fill_(_NOTHING)
             raw[j] = 0.0
-            few = thinned_along(rows, block.dim, j, _LEVELS) if alone else rows
+            few, far = (
+                thinned_along(each, block.dim, j, _LEVELS) if alone else each
+                for each in (rows, others)
+            )
             if sliced is not None:  # all slices of one coordinate are alike
                 slices, sliced.directions = sliced.directions, sliced.along(j)
-            terms.append(self.distance(few) / self.distance.scales[j - len(raw)].square())
+            found = self.distance(few) if others is rows else self.distance(few, far)
+            terms.append(found / self.distance.scales[j - len(raw)].square())
             if sliced is not None:
                 sliced.directions = slices
         raw.copy_(before)
@@ -384,13 +387,11 @@ class _Ascent:
         with torch.no_grad():
             errors, covariances, noise = self._prior(self.kernel)
             noisy = covariances[..., kept, :][..., kept] + torch.diag_embed(noise[..., kept])
-            mean, variance = conditional_moments(
-                covariances[..., kept, :][..., ~kept],
-                torch.linalg.diagonal(covariances)[..., ~kept],
-                given=errors[..., kept],
-                factor=cholesky(noisy),
-            )
-            errors = errors[..., ~kept] - mean
+            level = getattr(self.model, "integrates_level", False)
+            given = Conditioned(cholesky(noisy), errors[..., kept], level=level)
+            fitted, explained = given.marginals(covariances[..., ~kept, :][..., kept])
+            variance = (torch.linalg.diagonal(covariances)[..., ~kept] - explained).clamp_min(0)
+            errors = errors[..., ~kept] - fitted
             if isinstance(self.model, ClassificationGP):
                 labels = self.model.likelihood.labels[self.bags[~kept]]
                 latent = (self.targets[..., ~kept] - errors).mT

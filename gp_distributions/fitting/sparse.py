@@ -12,7 +12,6 @@ from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 from linear_operator.utils.errors import NanError
 from torch import Tensor
 
-from gp_distributions.fitting.choosing import chosen
 from gp_distributions.fitting.explicit_features import (
     cheapest_covariances,
     has_one_lengthscale,
@@ -21,6 +20,7 @@ from gp_distributions.fitting.explicit_features import (
 )
 from gp_distributions.fitting.lbfgs import minimise
 from gp_distributions.fitting.marginal_likelihood import fit
+from gp_distributions.fitting.members import chosen
 from gp_distributions.fitting.stages import CONCENTRATION, SAMPLE, run, warn_of_units
 from gp_distributions.measures.inputs import TrainingData
 from gp_distributions.models.classification import ClassificationGP
@@ -114,7 +114,7 @@ def fit_sparse(
         elif len(features.rows) < sums.count:
             features, sums = _polished(model, features, sums)
         model.take_sums(features, sums)
-        model.choice = chosen(model.covar_module) if model.chooses_metric else None
+        model.choice = chosen(model) if model.chooses_metric else None
     finally:
         model.eval()
     return model

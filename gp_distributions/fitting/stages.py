@@ -22,9 +22,10 @@ from gp_distributions.fitting.ascent import (
     values_of,
     warn_unless_converged,
 )
-from gp_distributions.fitting.choosing import choose_metric
 from gp_distributions.fitting.geometry import choose_geometry
+from gp_distributions.fitting.integration import can_integrate, integrated
 from gp_distributions.fitting.lbfgs import Pair
+from gp_distributions.fitting.members import FEWEST, chosen, give_members, kernels_of_shapes
 from gp_distributions.fitting.sampling_noise import learn_sampling_noise
 from gp_distributions.fitting.scales import (
     choose_scales,
@@ -138,11 +139,17 @@ def sampling_noise(state: State) -> None:
 
 
 def members(state: State) -> None:
-    """Choose whether further kernels predict beside the isotropic one."""
+    """Give a model of many shapes further members, and integrate the hyperparameters of few units."""
     model = state.model
-    if has_default_kernel(model):
+    if not has_default_kernel(model):
+        return
+    shapes, many = kernels_of_shapes(model), model.train_targets.shape[-1] >= FEWEST
+    if many and shapes:
         how: dict[str, Any] = {"seed": state.seed, "progress": state.progress}
-        choose_metric(model, **how, options=state.ascent.options, pairs=state.pairs)
+        give_members(model, shapes, **how, options=state.ascent.options)
+    elif not many and can_integrate(model):
+        model.ensemble = integrated(model, seed=state.seed)
+    model.choice = chosen(model)
 
 
 def has_default_kernel(model: Any) -> bool:

@@ -20,6 +20,7 @@ from gp_distributions.distances.comparison import rounding_of
 from gp_distributions.distances.embedded_rows import EmbeddedRows, Rows, rows_of
 from gp_distributions.kernels.covariances import BlockKernel, covariance
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
+from gp_distributions.kernels.priors import LogarithmPrior
 from gp_distributions.kernels.reading import inside_blocks
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.exact_inference import ExactMultivariateNormal
@@ -104,24 +105,35 @@ def median_distances(model: ExactGP) -> dict[DistributionKernel, Tensor]:
     return {kernel: medians[kernel.distance] for kernel in kernels if kernel.distance in medians}
 
 
-def start_at_medians(model: ExactGP) -> dict[DistributionKernel, float]:
+def start_at_medians(model: ExactGP) -> dict[DistributionKernel, Tensor]:
     """Set the lengthscale of every distribution kernel to its median distance.
 
-    Several lengthscales of a kernel are set to the mode of their prior.
+    Several lengthscales of a kernel are set to the mode of their prior. A linear term varies half as
+    much among clouds as the other.
 
     Args:
         model: A model.
 
     Returns:
-        The median distance for each kernel, as a number.
+        The median distance for each kernel.
     """
     medians = median_distances(model)
     for kernel in model.covar_module.modules():
         if isinstance(kernel, DistributionKernel):
             kernel.start_at_prior()
     for kernel, median in medians.items():
+        set_priors(kernel, median)
         start_at(kernel, "lengthscale", median)
-    return {kernel: median.item() for kernel, median in medians.items()}
+        if kernel.linear:
+            start_at(kernel, "linear_variance", 1 / median.square())
+    return medians
+
+
+def set_priors(kernel: DistributionKernel, median: Tensor) -> None:
+    """Tell the priors of a kernel that are relative to it the median distance between clouds."""
+    for _, _, prior, *_ in kernel.named_priors():
+        if isinstance(prior, LogarithmPrior):
+            prior.set_distance(median)
 
 
 def _change(model: ExactGP, change: Callable[[Tensor], Tensor]) -> None:
@@ -148,6 +160,9 @@ def make_smooth(model: ExactGP, factor: float = _SMOOTH) -> None:
             or any(isinstance(part, BlockKernel) for part in kernel.base_kernel.modules())
         ):
             start_at(kernel, "outputscale", factor**2 * kernel.outputscale)
+            for part in kernel.modules():
+                if isinstance(part, DistributionKernel) and part.linear:
+                    start_at(part, "linear_variance", part.linear_variance / factor**2)
 
 
 def scatter(model: ExactGP, generator: torch.Generator) -> None:

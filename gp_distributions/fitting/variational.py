@@ -27,13 +27,11 @@ from gp_distributions.fitting.ascent import (
     values_of,
     warn_unless_converged,
 )
-from gp_distributions.fitting.choosing import choose_metric
 from gp_distributions.fitting.marginal_likelihood import fit
+from gp_distributions.fitting.members import chosen
 from gp_distributions.fitting.stages import SAMPLE, check_init, run, warn_of_units
 from gp_distributions.fitting.starts import start_at, start_at_medians
 from gp_distributions.hosts import VariationalDistribution
-from gp_distributions.kernels.distribution_kernel import DistributionKernel
-from gp_distributions.models.choice import PRINCIPAL
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.variational_gp import VariationalDistributionGP
 from gp_distributions.numerics.linear_algebra import cholesky
@@ -67,9 +65,6 @@ def fit_variational(
     logarithms of rates; of counts and shares, the one with the larger bound is kept. With a likelihood
     of GPyTorch, there is only the first. An interrupted fit keeps the best parameters found so far.
 
-    A model without a kernel takes the one that the exact model chooses: :func:`choose_metric` with
-    ``alternative="principal"``.
-
     Args:
         model: The model.
         init: As in :func:`fit`; ``"current"`` keeps the kernel as well.
@@ -100,11 +95,7 @@ def fit_variational(
 
 
 def _exact(model: VariationalDistributionGP, **options: Any) -> DistributionGP:
-    """Fit an exact model of link values, and take its kernel, which it chooses, and its mean."""
-    kernel = model.covar_module
-    if model.choice is not None and model.choice.name == PRINCIPAL:  # of an earlier fit
-        distance = kernel.base_kernel.distance.distance
-        kernel = ScaleKernel(DistributionKernel(distance)).to(model.train_rows)
+    """Fit an exact model of link values, which shares its kernel and its mean."""
     values, noise = _link(model)
     least = noise.median()  # effects of clouds add to it
     prior = LogNormalPrior(least.log() + 1.0, 1.0)
@@ -112,14 +103,11 @@ def _exact(model: VariationalDistributionGP, **options: Any) -> DistributionGP:
         prior, noise_constraint=GreaterThan(least, initial_value=2 * least)
     )
     parts = {"mean_module": model.mean_module, "outcome_transform": None, "likelihood": likelihood}
-    exact = DistributionGP(model.train_rows, values, kernel, **parts)
+    exact = DistributionGP(model.train_rows, values, model.covar_module, **parts)
     exact.chooses_metric = model.chooses_metric
     run(exact, SAMPLE, **options, description="Starting")
     if model.chooses_metric:
-        more = {name: options[name] for name in ("seed", "options", "progress")}
-        choose_metric(exact, **more, alternative=PRINCIPAL)
-    model.covar_module, model.mean_module = exact.covar_module, exact.mean_module
-    model.choice = exact.choice
+        model.choice = chosen(exact)
     return exact
 
 

@@ -15,8 +15,9 @@ from gp_distributions.distances.rigid_sliced_wasserstein import RigidSlicedWasse
 from gp_distributions.distances.scaled import ScaledDistance, coordinate_spread
 from gp_distributions.distances.sliced_wasserstein import SlicedWasserstein
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
+from gp_distributions.kernels.priors import LENGTHSCALE, LINEAR, LogarithmPrior
 from gp_distributions.kernels.reading import distribution_kernels
-from gp_distributions.measures.gaussians import KINDS, Distributions
+from gp_distributions.measures.gaussians import KINDS, Distributions, GaussianMixtures, Gaussians
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.measures.mixed_inputs import MixedInputs
 from gp_distributions.measures.point_clouds import PointClouds
@@ -26,14 +27,45 @@ _NO_BATCH = torch.Size()
 
 
 def default_kernel(X: Distributions | Block, batch_shape: torch.Size = _NO_BATCH) -> ScaleKernel:
-    """Make the kernel that models have if none is passed: :func:`default_distance` in Matern 5/2.
+    r"""Make the kernel that models have if none is passed: :func:`default_distance` in Matern 5/2.
+
+    For bags, Gaussians and mixtures it has a linear term, since many targets are averages over atoms,
+    or nearly: :math:`\varphi(d^2 / \ell^2) + v \langle P, P' \rangle`. Inner products are about a point
+    mass at the mean of the atoms.
 
     Args:
         X: Training inputs, or the layout of their rows.
         batch_shape: Batch shape of the lengthscale and the outputscale.
     """
-    kernel = DistributionKernel(default_distance(X), batch_shape=batch_shape)
-    return ScaleKernel(kernel, batch_shape=batch_shape)
+    return ScaleKernel(default_base(X, batch_shape), batch_shape=batch_shape)
+
+
+def default_base(
+    X: Distributions | Block, batch_shape: torch.Size = _NO_BATCH
+) -> DistributionKernel:
+    """Make the default kernel without its outputscale, as a factor of a :func:`mixed_kernel`."""
+    linear = not isinstance(X, Block) and not getattr(X, "geometric", False)
+    return DistributionKernel(
+        default_distance(X),
+        lengthscale_prior=LogarithmPrior(*LENGTHSCALE, power=1.0),
+        linear=linear,
+        linear_variance_prior=LogarithmPrior(*LINEAR, power=-2.0) if linear else None,
+        origin=centre_of(X) if linear and not isinstance(X, Block) else None,
+        batch_shape=batch_shape,
+    )
+
+
+def centre_of(X: Distributions) -> Distributions:
+    """Return a point mass at the mean of distributions, as a container of one."""
+    mean, _, weights = (moment.detach() for moment in X._components())
+    each = (weights.unsqueeze(-1) * mean).sum(-2) / weights.sum(-1, keepdim=True)
+    point = each.reshape(-1, each.shape[-1]).mean(0).reshape(1, 1, -1)[..., : X.dim]
+    if isinstance(X, PointClouds):
+        return PointClouds(point.double())
+    nothing = point.new_zeros(1, X.dim, X.dim)
+    if isinstance(X, Gaussians):
+        return Gaussians(point[0], nothing)
+    return GaussianMixtures(point, nothing.unsqueeze(0), point.new_ones(1, 1))
 
 
 def default_distance(X: Distributions | Block) -> ScaledDistance:

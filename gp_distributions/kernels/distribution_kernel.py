@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from gpytorch.constraints import Positive
 from gpytorch.kernels import Kernel
-from gpytorch.priors import LogNormalPrior
+from gpytorch.priors import LogNormalPrior, Prior
 from torch import Tensor
 
 from gp_distributions.distances.base import Distance
 from gp_distributions.distances.comparison import in_mode
-from gp_distributions.distances.embedded_rows import Rows, rows_of
+from gp_distributions.distances.embedded_rows import EmbeddedRows, Rows, embedded, rows_of
 from gp_distributions.kernels.profiles import Profile, make_profile
 from gp_distributions.measures.arrays import described
 from gp_distributions.measures.gaussians import Distributions
@@ -79,10 +79,10 @@ class Origin(torch.nn.Module):
 
     def squared_norms(self, distance: Distance, rows: Rows) -> Tensor:
         """Compute the squared distances of rows to the origin, ``batch_shape x N``."""
-        origin = self.rows.to(rows_of(rows))
-        # The distance remembers distances within a set, and so represents these rows once.
+        held = embedded(rows)
+        origin = held.derived("origin", lambda: EmbeddedRows(self.rows.to(held.rows)), by=self)
         within = distance.forward(origin).mean((-2, -1))
-        return distance.forward(rows, origin).mean(-1) - within / 2
+        return distance.forward(held, origin).mean(-1) - within / 2
 
 
 # The options of GPyTorch's kernels; it ignores others.
@@ -102,6 +102,12 @@ class DistributionKernel(RowKernel):
     .. math::
         k(P, P') = \varphi(d^2(P, P') / \ell^2).
 
+    With ``linear=True`` there is a second term, for targets that are averages over atoms or otherwise
+    linear in features of the distance,
+
+    .. math::
+        k(P, P') = \varphi(d^2(P, P') / \ell^2) + v\, \langle P, P' \rangle.
+
     The profiles ``"linear"`` and ``"polynomial"`` are functions of the inner product, divided by
     :math:`\ell^2`,
 
@@ -120,7 +126,12 @@ class DistributionKernel(RowKernel):
         profile: :class:`Profile`, or the name of one with default parameters: gaussian,
             exponential, matern32, matern52, rational_quadratic, cauchy, student_t,
             inverse_multiquadric, power_exponential, linear, polynomial. Default: matern52.
-        origin: Origin of inner products, for the profiles ``"linear"`` and ``"polynomial"``: a container
+        linear: Whether to add a term that is linear in the features of the distance, whose variance
+            ``linear_variance`` (:math:`v`), in squared units of one over the distance, is learned. It is
+            1 until a fit starts it where the term varies as much as half of the first.
+        linear_variance_prior: Prior of that variance. Default: none.
+        origin: Origin of inner products, for ``linear`` and the profiles ``"linear"`` and
+            ``"polynomial"``: a container
             of one distribution, the template; or of several, whose mean in the Hilbert space of the
             distance is the origin. ``origin=train_X`` centres the training data, but then
             knows those that are left out, whose predictions are far too good. Rows of distributions are
@@ -135,7 +146,8 @@ class DistributionKernel(RowKernel):
         TypeError: If ``distance`` is not a :class:`Distance`, ``profile`` is neither a name nor a
             :class:`Profile`, ``origin`` is neither distributions nor a tensor, or there is no option
             of a name in ``kwargs``.
-        ValueError: If there is no profile of that name, ``ard_num_dims`` is neither 1 nor the number of
+        ValueError: If there is no profile of that name, a term is linear beside a profile of inner
+            products or several lengthscales, ``ard_num_dims`` is neither 1 nor the number of
             features of a :class:`PrincipalDistance`, the distance does not read ``origin``, or the
             profile is a function of the distance, which has no origin.
 
@@ -167,6 +179,8 @@ class DistributionKernel(RowKernel):
         distance: Distance,
         profile: str | Profile = "matern52",
         *,
+        linear: bool = False,
+        linear_variance_prior: Prior | None = None,
         origin: Distributions | Tensor | None = None,
         **kwargs: Any,
     ) -> None:
@@ -199,13 +213,35 @@ class DistributionKernel(RowKernel):
         self.start_at_prior()
         if self.batch_shape:
             self.profile = self.profile.expand_batch(self.batch_shape)
-        if origin is not None and self.profile.radial:
+        self.linear = linear
+        if linear and (self.is_ard or not self.profile.radial):
+            raise ValueError(
+                "Expected linear=False for several lengthscales, or a profile of inner products, got "
+                "True. A linear term stands beside one function of the distance."
+            )
+        if linear:
+            raw = torch.nn.Parameter(torch.zeros(*self.batch_shape, 1, 1))
+            self.register_parameter("raw_linear_variance", raw)
+            self.register_constraint("raw_linear_variance", Positive(torch.exp, torch.log))
+            if linear_variance_prior is not None:
+                closures = _linear_variance, _set_linear_variance
+                self.register_prior("linear_variance_prior", linear_variance_prior, *closures)
+        if origin is not None and self.profile.radial and not linear:
             raise ValueError(
                 f"Expected origin=None for the profile {type(self.profile).__name__}, a function of "
                 'the distance. Only "linear" and "polynomial" have an origin.'
             )
         # Kernels of a batch slice their own buffers, but not those of other modules.
         self._origin = None if origin is None else Origin(origin, distance)
+
+    @property
+    def linear_variance(self) -> Tensor:
+        """The factor :math:`v` of inner products, ``batch_shape x 1 x 1``; it can be set."""
+        return self.raw_linear_variance_constraint.transform(self.raw_linear_variance)
+
+    @linear_variance.setter
+    def linear_variance(self, value: Tensor | float) -> None:
+        _set_linear_variance(self, value)
 
     @classmethod
     def _check_options(cls, options: dict[str, Any]) -> None:
@@ -230,8 +266,8 @@ class DistributionKernel(RowKernel):
 
     @property
     def is_stationary(self) -> bool:
-        """Whether the kernel depends on the distance only: true for radial profiles."""
-        return self.profile.radial
+        """Whether the kernel depends on the distance only: true for radial profiles alone."""
+        return self.profile.radial and not self.linear
 
     def forward(self, x1: Rows, x2: Rows, diag: bool = False, **params: Any) -> Tensor:
         """Compute covariances of rows: ``batch_shape x N x M``, or ``batch_shape x N`` with ``diag``."""
@@ -257,6 +293,11 @@ class DistributionKernel(RowKernel):
         # Parameters broadcast with matrices, so the diagonal is passed as a matrix with one column.
         argument = squared.unsqueeze(-1) if diag else squared
         covariance = entrywise(covariances, argument, parameters)
+        if self.linear:
+            products = self.inner_products(x1, x2, squared, diag=diag)
+            variance = self.linear_variance
+            variance = variance if outputscale is None else variance * outputscale
+            covariance = covariance + variance * (products.unsqueeze(-1) if diag else products)
         return covariance.squeeze(-1) if diag else covariance
 
     @property
@@ -281,7 +322,7 @@ class DistributionKernel(RowKernel):
     def unscaled(self, x1: Rows, x2: Rows, *, diag: bool = False) -> Tensor:
         """Compute what the profile reads for lengthscale 1: squared distances or inner products."""
         squared = self.distance(x1, x2, diag=diag)
-        return squared if self.profile.radial else self._inner_products(x1, x2, squared, diag=diag)
+        return squared if self.profile.radial else self.inner_products(x1, x2, squared, diag=diag)
 
     def _in_lengthscales(self, x1: Rows, x2: Rows, *, diag: bool) -> Tensor:
         """Compute squared distances between features in lengthscales."""
@@ -294,7 +335,8 @@ class DistributionKernel(RowKernel):
             squared = squared.masked_fill(equal_rows(*rows, diag=diag), 0)
         return expand_batches(squared, *rows, diag=diag)
 
-    def _inner_products(self, x1: Rows, x2: Rows, squared: Tensor, *, diag: bool) -> Tensor:
+    def inner_products(self, x1: Rows, x2: Rows, squared: Tensor, *, diag: bool = False) -> Tensor:
+        """Compute inner products about the origin, given squared distances."""
         norms1 = self._squared_norms(x1)
         norms2 = norms1 if x2 is x1 else self._squared_norms(x2)
         sums = norms1 + norms2 if diag else norms1.unsqueeze(-1) + norms2.unsqueeze(-2)
@@ -322,3 +364,17 @@ class DistributionKernel(RowKernel):
             kernel.distance = self.distance
             kernel.profile = self.profile.expand_batch(kernel.batch_shape)
         return kernel
+
+
+def _linear_variance(kernel: DistributionKernel) -> Tensor:
+    return kernel.linear_variance
+
+
+def _set_linear_variance(kernel: Any, value: Tensor | float) -> None:
+    value = (
+        torch.as_tensor(value)
+        .to(kernel.raw_linear_variance)
+        .expand(kernel.raw_linear_variance.shape)
+    )
+    constraint = kernel.raw_linear_variance_constraint
+    kernel.initialize(raw_linear_variance=constraint.inverse_transform(value))

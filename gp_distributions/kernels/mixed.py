@@ -12,8 +12,7 @@ from gpytorch.constraints import Positive
 from gpytorch.kernels import AdditiveKernel, Kernel, MaternKernel, ProductKernel, ScaleKernel
 
 from gp_distributions.kernels.covariances import BlockKernel
-from gp_distributions.kernels.default import default_distance
-from gp_distributions.kernels.distribution_kernel import DistributionKernel
+from gp_distributions.kernels.default import default_base
 from gp_distributions.measures.arrays import check_type
 from gp_distributions.measures.encoding import CovariateEncoding, MixedEncoding, Part
 from gp_distributions.measures.gaussians import Distributions
@@ -101,7 +100,7 @@ def _default(
     batch_shape: torch.Size,
 ) -> Kernel:
     if isinstance(source, Distributions | Block):
-        return DistributionKernel(default_distance(source), batch_shape=batch_shape)
+        return default_base(source, batch_shape)
     assert isinstance(block, CovariateEncoding)
     factors: list[Kernel] = []
     for kind, places in ((MaternKernel, block.numbers), (CategoricalKernel, block.categories)):

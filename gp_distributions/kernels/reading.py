@@ -104,6 +104,13 @@ def with_distances(
     return copy.deepcopy(kernel, shared | {id(each): each for each in parameters} | replaced)
 
 
+def with_kernels(
+    kernel: KernelT, others: Mapping[DistributionKernel, DistributionKernel]
+) -> KernelT:
+    """Return a copy of a kernel with others in the place of its parts that read distributions."""
+    return copy.deepcopy(kernel, {id(part): other for part, other in others.items()})
+
+
 def check_kind(
     X: Inputs | Tensor, covar_module: torch.nn.Module, encoding: Encoding | None = None
 ) -> None:

@@ -72,6 +72,9 @@ class PointClouds(WeightedContainer):
             meshes. It is kept when clouds are indexed, converted, normalised or resampled, as is
             ``num_normals``; packed rows do not hold either.
         num_normals: Number of columns at the end of the points that hold normals.
+        complete: Whether atoms are all there are, as the ingredients of a recipe (``from_fractions``)
+            or the pairs of a molecule (``pairs``), rather than samples of a population. Default models
+            have more noise for smaller bags of samples (:class:`SamplingNoiseLikelihood`).
         weights: A ``batch_shape x n`` tensor of weights that sum to one over each bag. Atoms of
             weight zero are padding, which changes no result and remains when clouds are indexed.
         mass: A ``batch_shape`` tensor of the sums of the weights as they were given. Distances do not
@@ -101,13 +104,20 @@ class PointClouds(WeightedContainer):
     _noun: ClassVar[str] = "cloud"
     _part: ClassVar[str] = "atom"
     _axes: ClassVar[dict[str, int]] = {"points": 2, "weights": 1, "mass": 0}
-    _known: ClassVar[tuple[str, ...]] = ("columns", "num_normals", "kind_names", "geometric")
+    _known: ClassVar[tuple[str, ...]] = (
+        "columns",
+        "num_normals",
+        "kind_names",
+        "geometric",
+        "complete",
+    )
 
     points: Tensor
     mass: Tensor
     kind_names: KindNames = ()
     geometric: bool = False
     num_normals: int = 0
+    complete: bool = False
 
     def __init__(
         self,
@@ -375,12 +385,12 @@ class PointClouds(WeightedContainer):
             >>> recipes.index = ["roux", "dust"]
             >>> clouds = PointClouds.from_fractions(recipes, ingredients)
             >>> clouds
-            PointClouds(2 clouds, 1-2 atoms, d=2, float64)
+            PointClouds(2 clouds, 1-2 atoms, d=2, complete, float64)
             >>> clouds.labels.tolist(), clouds.points[1, 0].tolist()
             (['roux', 'dust'], [1.0, 1.0])
         """
         read, labels, names = read_fractions(fractions, ingredients, bag, name, columns)
-        return cls._read(*read, labels=labels, columns=names)
+        return cls._read(*read, labels=labels, columns=names, complete=True)
 
     @classmethod
     def from_anndata(
@@ -812,7 +822,7 @@ class PointClouds(WeightedContainer):
             >>> def inverse_distance(a, b):
             ...     return 1 / (a - b).norm(dim=-1)
             >>> triangle.pairs(features=inverse_distance)
-            PointClouds(1 cloud, 3 atoms, d=1, float64)
+            PointClouds(1 cloud, 3 atoms, d=1, complete, float64)
         """
         if self._num_marks:
             raise ValueError(
@@ -829,7 +839,7 @@ class PointClouds(WeightedContainer):
             self_pairs=self_pairs,
             wording=Wording(labels=self.labels),
         )
-        return self._unchecked(*found, labels=self.labels)
+        return self._unchecked(*found, labels=self.labels, complete=True)
 
     @property
     def _num_normals(self) -> int:

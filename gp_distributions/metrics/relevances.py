@@ -18,7 +18,7 @@ from gp_distributions.metrics.relevance_inputs import Input, Names, inputs_of
 from gp_distributions.metrics.relevance_results import Relevance, RelevanceEntry
 from gp_distributions.metrics.sensitivities import gradients_at
 from gp_distributions.models import ClassificationGP, DistributionGP, SparseDistributionGP
-from gp_distributions.numerics.densities import conditional_moments
+from gp_distributions.models.exact_inference import Conditioned
 from gp_distributions.numerics.linear_algebra import cholesky
 from gp_distributions.numerics.sampling import random_partners
 from gp_distributions.rows.clouds import drop_copies
@@ -157,13 +157,16 @@ class _Exchange:
         self, model: DistributionGP, train: Tensor, rows: Tensor, folds: Sequence[Tensor]
     ) -> None:
         self.model, self.train, self.rows, self.folds = model, train, rows, folds
-        self.errors = model.train_targets - model.mean_module(train)
+        errors, level = model.train_targets - model.mean_module(train), model.integrates_level
         self.noise = noise_of(model, train)
         noisy = covariance(model.covar_module, train) + torch.diag_embed(self.noise)
         every = torch.arange(len(train))
         self.kept = [~torch.isin(every, fold).to(train.device) for fold in folds]
-        self.factors = [cholesky(noisy[..., each, :][..., each]) for each in self.kept]
-        self.solved = torch.cholesky_solve(self.errors.unsqueeze(-1), cholesky(noisy))
+        self.given = [
+            Conditioned(cholesky(noisy[..., k, :][..., k]), errors[..., k], level=level)
+            for k in self.kept
+        ]
+        self.solved = Conditioned(cholesky(noisy), errors, level=level).mean_cache.unsqueeze(-1)
         self.before = self.densities(rows)
 
     def densities(self, rows: Tensor) -> Tensor:
@@ -173,16 +176,11 @@ class _Exchange:
         variances = covariance(model.covar_module, rows, diag=True)
         means = model.mean_module(rows)
         densities = torch.empty(len(rows), dtype=rows.dtype, device=rows.device)
-        for fold, kept, factor in zip(self.folds, self.kept, self.factors, strict=True):
-            mean, variance = conditional_moments(
-                across[..., kept, :][..., fold],
-                variances[..., fold],
-                given=self.errors[..., kept],
-                factor=factor,
-            )
+        for fold, kept, given in zip(self.folds, self.kept, self.given, strict=True):
+            fitted, explained = given.marginals(across[..., kept, :][..., fold].mT)
             densities[fold] = model.log_densities(
-                model.columns(means[..., fold] + mean),
-                model.columns(variance),
+                model.columns(means[..., fold] + fitted),
+                model.columns((variances[..., fold] - explained).clamp_min(0)),
                 model.columns(self.noise[..., fold]),
                 fold,
             )

@@ -22,7 +22,7 @@ from gp_distributions.kernels.aggregates import Kinds
 from gp_distributions.kernels.expected_kernel import ExpectedKernel
 from gp_distributions.measures import Gaussians, PointClouds
 from gp_distributions.measures.inputs import AtomEncoding, TrainingData
-from gp_distributions.models.arguments import gaussian_noise
+from gp_distributions.models.arguments import SamplingNoise, gaussian_noise
 from gp_distributions.models.atoms import AtomPredictions, aggregate_parts, check_one_output
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.draw_noise import (
@@ -81,7 +81,7 @@ class AggregateGP(AtomPredictions, DistributionGP):
             correlations that are learned.
         likelihood: The likelihood. Default: Gaussian noise, or a :class:`DrawNoiseLikelihood`.
         mean_module: The mean of :math:`f`, which must be a constant. Default: a learned constant; zero
-            for sums, of which the constant kernel is the mean of each kind.
+            for sums and with kinds, of which the constant kernel is the mean of each kind.
         outcome_transform: Transform of the targets, as for :class:`DistributionGP`. Default: sums are
             divided by what a line in the masses of kinds leaves of them, and not shifted.
         train_Yvar: Known variances :math:`v_i` of the errors of the targets, such as squared standard
@@ -125,7 +125,7 @@ class AggregateGP(AtomPredictions, DistributionGP):
         mean_module: Mean | None = None,
         outcome_transform: OutcomeTransform | DefaultType | None = DEFAULT,
         train_Yvar: Tensor | ArrayLike | None = None,
-        sampling_noise: bool | Literal["ties"] = False,
+        sampling_noise: SamplingNoise = None,
     ) -> None:
         data = TrainingData.read(train_X, train_Y, train_Yvar)
         check_one_output(data.targets)
@@ -143,10 +143,10 @@ class AggregateGP(AtomPredictions, DistributionGP):
                 num_features=num_features,
                 kinds=kinds,
             )
-        if covar_module.total:
+        if covar_module.total or covar_module.num_kinds:  # kinds have constants of their own
             mean_module = mean_module or ZeroMean()
-            if isinstance(data.X, PointClouds):
-                data = replace(data, encoding=AtomEncoding(data.X.kind_names, True, data.X.columns))
+        if covar_module.total and isinstance(data.X, PointClouds):
+            data = replace(data, encoding=AtomEncoding(data.X.kind_names, True, data.X.columns))
         if aggregate == "draw":
             if likelihood is not None or sampling_noise:
                 raise ValueError(

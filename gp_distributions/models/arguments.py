@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, Literal
+import math
+from typing import Any, TypeAlias
 
 import torch
 from botorch.models.transforms.input import (
@@ -20,13 +21,14 @@ from gpytorch.likelihoods import (
     Likelihood,
     MultitaskGaussianLikelihood,
 )
-from gpytorch.priors import LogNormalPrior
 from torch import Tensor
 
 from gp_distributions.hosts import GaussianBase
 from gp_distributions.kernels.copies import with_outputscale
 from gp_distributions.kernels.default import default_kernel, unit_findings
+from gp_distributions.kernels.expected_kernel import ExpectedKernel
 from gp_distributions.kernels.mixed import mixed_kernel
+from gp_distributions.kernels.priors import LogarithmPrior
 from gp_distributions.kernels.reading import check_kind, distribution_kernels, readers
 from gp_distributions.measures import GaussianMixtures, Gaussians, MixedInputs, PointClouds
 from gp_distributions.measures.arrays import described
@@ -34,8 +36,16 @@ from gp_distributions.measures.inputs import Inputs, distributions_of
 from gp_distributions.models.draw_noise import AddedNoiseLikelihood
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.rows.clouds import same_tensor
+from gp_distributions.rows.layout import Columns
 
 _NO_BATCH = torch.Size()
+
+#: Location and scale of the prior of the logarithm of the noise variance of standardised targets.
+NOISE = -3.0, 2.0
+# Sizes that differ by less than this share are equal, up to rounding.
+_ALIKE = 1e-9
+# Whether noise depends on the sizes of bags, or the block of mixed inputs that holds the bags.
+SamplingNoise: TypeAlias = bool | str | None
 
 
 def kernel_for(
@@ -164,12 +174,12 @@ def check_noise(likelihood: object, train_Yvar: object, sampling_noise: object) 
     """Check that the noise of a model is given in one way.
 
     Raises:
-        ValueError: If ``sampling_noise`` is not one of its three values, or if more than one of the
-            arguments is given.
+        ValueError: If ``sampling_noise`` has another type, or more than one of the arguments is given.
     """
-    if sampling_noise not in (False, True, "ties"):
+    if not isinstance(sampling_noise, bool | str | None):
         raise ValueError(
-            f'Expected sampling_noise to be False, True or "ties", got {sampling_noise!r}.'
+            "Expected sampling_noise to be True, False, None or the name of a block, got "
+            f"{sampling_noise!r}."
         )
     if (likelihood is not None) + (train_Yvar is not None) + bool(sampling_noise) > 1:
         raise ValueError(
@@ -199,41 +209,86 @@ def gaussian_noise(dtype: torch.dtype, batch_shape: torch.Size = _NO_BATCH) -> d
 
     The lower bound of the noise variance is that for standardised targets in a precision.
     """
-    prior = LogNormalPrior(loc=-4.0, scale=1.0)
+    location, scale = NOISE
     floor = 1e-8 if dtype == torch.float64 else 1e-4
     return {
-        "noise_prior": prior,
-        "noise_constraint": GreaterThan(floor, initial_value=prior.mode),
+        "noise_prior": LogarithmPrior(location, scale),
+        "noise_constraint": GreaterThan(floor, initial_value=math.exp(location)),
         "batch_shape": batch_shape,
     }
 
 
 def noise_for(
     covar_module: Kernel,
+    X: Inputs | Tensor,
     dtype: torch.dtype,
-    sampling_noise: bool | Literal["ties"],
+    sampling_noise: SamplingNoise,
     batch_shape: torch.Size = _NO_BATCH,
 ) -> GaussianLikelihood:
-    """Return the default likelihood, with noise that depends on the sizes of bags if so asked.
+    """Return the default likelihood, with noise that depends on the sizes of bags if they are samples.
+
+    Args:
+        covar_module: The kernel.
+        X: The training inputs.
+        dtype: Precision of the model.
+        sampling_noise: Whether noise depends on the sizes of bags, or the block of mixed inputs on whose
+            sizes it depends. None: if one block holds samples that vary in size, and targets are not
+            sums over them.
+        batch_shape: Batch shape of the noise.
 
     Raises:
-        ValueError: If it is asked, and the kernel does not read exactly one cloud in each row.
+        ValueError: If it is asked, and the kernel does not read exactly one cloud in each row, or there
+            is no block of this name.
     """
     noise = gaussian_noise(dtype, batch_shape)
-    if not sampling_noise:
+    totals = any(isinstance(p, ExpectedKernel) and p.total for p in covar_module.modules())
+    if sampling_noise is False or (sampling_noise is None and totals):
         return GaussianLikelihood(**noise)
-    kernels = readers(covar_module)
-    bags = {block for _, block in kernels if block.kind == "clouds"}
-    if len(bags) != 1:
+    bags = {block for _, block in readers(covar_module) if block.kind == "clouds"}
+    if isinstance(X, MixedInputs):
+        varying: list[Columns] = [X.encoding.columns[name] for name in bags_of_unlike_sizes(X)]
+        if isinstance(sampling_noise, str):
+            varying = [_columns_of(X, sampling_noise)]
+        if isinstance(sampling_noise, str) or sampling_noise is None:
+            bags = {block for block in bags if block.columns in varying}
+    elif isinstance(sampling_noise, str):
         raise ValueError(
-            "sampling_noise=True needs a kernel that reads one cloud of samples in each row, got "
-            f"{len(kernels)} distribution kernels on other inputs or on different columns. To choose "
-            "one of several bags, pass likelihood=SamplingNoiseLikelihood(dim, active_dims=...)."
+            f"Expected mixed inputs with sampling_noise={sampling_noise!r}, the name of a block, got "
+            f"{described(X)}. Pass True, False or None."
+        )
+    elif sampling_noise is None and not bags_of_unlike_sizes(X):
+        bags = set()
+    if len(bags) != 1:
+        if sampling_noise is None:
+            return GaussianLikelihood(**noise)
+        raise ValueError(
+            f"Expected a kernel that reads one cloud of samples in each row with sampling_noise="
+            f"{sampling_noise!r}, got one that reads {len(bags)}. Name the block of mixed inputs whose "
+            'bags are samples, sampling_noise="block".'
         )
     (block,) = bags
-    return SamplingNoiseLikelihood(
-        block.dim, active_dims=block.columns, merge=sampling_noise != "ties", **noise
-    )
+    return SamplingNoiseLikelihood(block.dim, active_dims=block.columns, **noise)
+
+
+def bags_of_unlike_sizes(X: Inputs | Tensor) -> list[str]:
+    """Return the names of the blocks of inputs, ``""`` for bags alone, of samples that vary in size."""
+    found = []
+    for name, block in ({"": X} if isinstance(X, PointClouds) else distributions_of(X)).items():
+        if isinstance(block, PointClouds) and not (block.geometric or block.complete):
+            sizes = block.weights.detach().square().sum(-1)
+            if bool(sizes.max() > sizes.min() * (1 + _ALIKE)):
+                found.append(name)
+    return found
+
+
+def _columns_of(X: MixedInputs, name: str) -> Columns:
+    if not isinstance(X.blocks.get(name), PointClouds):
+        raise ValueError(
+            f"Expected sampling_noise to be True, False, None or the name of a block of bags from "
+            f"{[*distributions_of(X)]}, got {name!r}."
+        )
+    columns: Columns = X.encoding.columns[name]
+    return columns
 
 
 @torch.no_grad()

@@ -1,28 +1,22 @@
-"""What a fit chose: one distance for all directions, or a mixture over the exponents of components."""
+"""What a model that makes its own kernel is made of, after a fit."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-
-#: The default, and its alternative in models of numbers and of classes, and in variational ones; and the
-#: default of mixed inputs.
-ISOTROPIC, MIXTURE, PRINCIPAL, PRODUCT = "isotropic", "mixture", "principal", "product"
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The metric that :func:`fit` chose for a model without a kernel, and why.
+    """What :func:`fit` has made of a model without a kernel.
 
     Attributes:
-        name: ``"isotropic"``, the default kernel; ``"mixture"``, the equal mixture of it with others;
-            ``"principal"``, a Gaussian kernel with a lengthscale for each principal component; or
-            ``"product"``, the kernel of mixed inputs, which has no alternative.
-        log_densities: Mean log density of a held-out target by the name of the alternative, in units in
-            which the targets have a standard deviation of one; of classes, mean log probability of a
-            held-out label. Empty if there were too few clouds, equal targets or nothing to choose.
-        num_folds: Number of folds in which the alternatives were compared.
-        num_clouds: Number of clouds in the folds; 0 if there was nothing to choose.
+        members: The kernels that predict: ``"isotropic"``, or ``"mixture"`` for the equal mixture of it
+            and of two on principal components.
+        linear: Whether a kernel has a term that is linear in the features of the distance.
+        integrated: Whether hyperparameters are integrated, rather than those at the mode.
+        sampling_noise: Whether smaller bags have more noise. None: several blocks hold bags of unlike
+            sizes, of which none is named.
         normals_factor: Factor of the normals relative to positions, which have a spread of one; None
             for clouds without normals. Of mixed inputs, that of the first block that has normals.
         scales: By how much each coordinate of a bag counts, beyond its spread; empty if all count alike.
@@ -32,48 +26,38 @@ class Choice:
 
     Example:
         >>> from gp_distributions.models.choice import Choice
-        >>> print(Choice("mixture", {"isotropic": -0.52, "mixture": -0.31}, 5, 60))
-        Mixture of kernels: held-out log density -0.310, isotropic -0.520 (5 folds of 60 clouds)
+        >>> print(Choice(linear=True, sampling_noise=True))
+        One isotropic kernel, with a linear term; noise that depends on the size of a bag
     """
 
-    name: str
-    log_densities: Mapping[str, float] = field(default_factory=dict)
-    num_folds: int = 0
-    num_clouds: int = 0
+    members: str = "isotropic"
+    linear: bool = False
+    integrated: bool = False
+    sampling_noise: bool | None = False
     normals_factor: float | None = None
     scales: Sequence[float] = ()
     any_pose: bool = False
 
-    @property
-    def gain(self) -> float:
-        """By how much the held-out log density of what was chosen is above that of the alternative."""
-        if not self.log_densities:
-            return 0.0
-        chosen = self.log_densities[self.name]
-        return chosen - min(self.log_densities.values())
-
     def __str__(self) -> str:
-        scales = " ".join(f"{scale:.2g}" for scale in self.scales)
-        found = self._compared + (f"; scales of coordinates {scales}" if scales else "")
-        return found + ("; shapes in any pose" if self.any_pose else "")
-
-    @property
-    def _compared(self) -> str:
-        title = {
-            ISOTROPIC: "One isotropic kernel",
-            MIXTURE: "Mixture of kernels",
-            PRINCIPAL: "Gaussian kernel of principal components",
-            PRODUCT: "Product of isotropic kernels",
-        }
-        if not self.num_clouds:
-            return f"{title[self.name]}, not compared with alternatives"
-        if not self.log_densities:
-            return (
-                f"{title[self.name]}: not compared with alternatives, as {self.num_clouds} clouds are "
-                "too few or their targets are equal"
-            )
-        (other,) = (name for name in self.log_densities if name != self.name)
-        return (
-            f"{title[self.name]}: held-out log density {self.log_densities[self.name]:.3f}, {other} "
-            f"{self.log_densities[other]:.3f} ({self.num_folds} folds of {self.num_clouds} clouds)"
+        kernel = (
+            "Equal mixture of kernels in all directions alike and on principal components"
+            if self.members == "mixture"
+            else "One isotropic kernel"
         )
+        parts = [f"{kernel}, with a linear term" if self.linear else kernel]
+        if self.integrated:
+            parts.append("hyperparameters integrated")
+        if self.sampling_noise is None:
+            parts.append(
+                "noise that does not depend on the sizes of bags, since several blocks have unlike "
+                'sizes: name one, sampling_noise="block"'
+            )
+        elif self.sampling_noise:
+            parts.append("noise that depends on the size of a bag")
+        if self.normals_factor is not None:
+            parts.append(f"normals times {self.normals_factor:g}")
+        if self.scales:
+            parts.append("scales of coordinates " + " ".join(f"{s:.2g}" for s in self.scales))
+        if self.any_pose:
+            parts.append("shapes in any pose")
+        return "; ".join(parts)

@@ -78,6 +78,9 @@ class ClassificationGP(Classification, SharedKernelGP):  # type: ignore[misc]
     Weinberger 2017, section 4.2, for the temperature.
     """
 
+    #: The means of classes are estimated.
+    integrates_level = False
+
     def __init__(
         self,
         train_X: Inputs | Tensor | TrainingData,

@@ -88,6 +88,9 @@ class CurveGP(SharedKernelGP):
     Source: Rakitsch et al. 2013 (decomposition); Bonilla, Chai and Williams 2008.
     """
 
+    #: The means of outputs are estimated.
+    integrates_level = False
+
     def __init__(
         self,
         train_X: Inputs | Tensor,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any, ClassVar, Literal, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import botorch
 import gpytorch
@@ -31,7 +31,9 @@ from gp_distributions.kernels.copies import taken
 from gp_distributions.kernels.covariances import LazyCovariance, covariance
 from gp_distributions.measures.inputs import Inputs, TrainingData
 from gp_distributions.models.arguments import (
+    SamplingNoise,
     adapt_kernel,
+    bags_of_unlike_sizes,
     check_likelihood,
     check_noise,
     chooses_metric,
@@ -44,6 +46,7 @@ from gp_distributions.models.ensemble import mixed_normal
 from gp_distributions.models.exact_inference import Conditioned, ExactMultivariateNormal, Moments
 from gp_distributions.models.observations import check_noise_is_kept, mean_noise, observed
 from gp_distributions.models.regression import Regression
+from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.numerics.linear_algebra import cholesky
 from gp_distributions.rows.clouds import pad_rows, rows_at, same_tensor
 from gp_distributions.rows.tensors import check_content
@@ -94,13 +97,12 @@ class DistributionGP(Regression, SingleTaskGP):
             of ``train_Yvar``, as in BoTorch.
         input_transform: A transform from the model's inputs to rows: a :class:`Decoder`, or another
             BoTorch transform.
-        sampling_noise: Whether smaller bags have more noise: ``True`` uses a
-            :class:`SamplingNoiseLikelihood` with the default noise for the largest training bags, and
-            :func:`fit` learns how much larger the noise of smaller bags is, even if all training bags
-            have one size. Use it only for bags of independent samples, weighted or not, rather than
-            for images, curves and meshes, whose atoms are not samples. With ``True``, equal atoms of a
-            bag count as copies of one sample. With ``"ties"``, they count as separate measurements that
-            agree, as is common for rounded values, counts and answers on a scale.
+        sampling_noise: Whether smaller bags have more noise, that of a
+            :class:`SamplingNoiseLikelihood`, whose coefficient :func:`fit` learns. Default: whether the
+            inputs are bags of samples that vary in size, without a likelihood or known variances. With
+            ``True``, :func:`fit` learns it even if all training bags have one size, from subsets of
+            their atoms. Of :class:`MixedInputs` with several bags, the name of the block whose bags are
+            the samples.
 
     Raises:
         TypeError: If ``train_X`` is neither distributions nor a dense tensor, ``covar_module`` is not
@@ -110,12 +112,8 @@ class DistributionGP(Regression, SingleTaskGP):
             needed but not given, or does not read the distributions in ``train_X``; the length of a
             fixed noise is not ``T``; more than one of ``likelihood``, ``train_Yvar`` and
             ``sampling_noise`` is given;
-            ``sampling_noise`` is not one of its three values; or it is combined with a kernel that does
-            not read each row as one cloud.
-
-    Warns:
-        TiesWarning: If ``sampling_noise=True`` merges equal atoms and thereby reduces the effective size
-            of a bag to less than half.
+            or ``sampling_noise`` names no block, or is combined with a kernel that does not read each
+            row as one cloud.
 
     Example:
         >>> import torch
@@ -132,8 +130,6 @@ class DistributionGP(Regression, SingleTaskGP):
     prediction_strategy: Conditioned | None
     choice: Choice | None
     chooses_metric: bool
-    #: Whether the level is integrated with a flat prior beside the prior mean.
-    integrates_level = False
     log_importance: Tensor
     _shares_kernel: ClassVar[bool] = False
     # The class that represents the prior distribution.
@@ -153,7 +149,7 @@ class DistributionGP(Regression, SingleTaskGP):
         outcome_transform: OutcomeTransform | DefaultType | None = DEFAULT,
         train_Yvar: Tensor | ArrayLike | None = None,
         input_transform: InputTransform | None = None,
-        sampling_noise: bool | Literal["ties"] = False,
+        sampling_noise: SamplingNoise = None,
     ) -> None:
         data = TrainingData.read(train_X, train_Y, train_Yvar)
         check_noise(likelihood, data.variances, sampling_noise)
@@ -164,10 +160,12 @@ class DistributionGP(Regression, SingleTaskGP):
         covar_module = kernel_for(
             data.X, covar_module, input_transform, batch_shape, shared=self._shares_kernel
         )
+        adapts = False
         if likelihood is not None:
             check_likelihood(likelihood, rows.shape[-2])
         elif variances is None:
-            likelihood = noise_for(covar_module, rows.dtype, sampling_noise, batch_shape)
+            likelihood = noise_for(covar_module, data.X, rows.dtype, sampling_noise, batch_shape)
+            adapts = isinstance(likelihood, SamplingNoiseLikelihood)
         if isinstance(outcome_transform, DefaultType):
             outcome_transform = standardize(targets)
         super().__init__(
@@ -183,13 +181,14 @@ class DistributionGP(Regression, SingleTaskGP):
         with torch.no_grad():
             clouds = self.transform_inputs(rows)
             self.unit_findings = adapt_kernel(self.covar_module, data.X, clouds)
-            if sampling_noise:
+            if adapts:
                 self.likelihood.adapt(clouds)
         self.encoding = data.encoding
         self._held = None
         self.ensemble = None
         self.choice = None
         self.chooses_metric = chooses
+        self.unlike_bags = tuple(bags_of_unlike_sizes(data.X))
         self._squeeze_output = data.squeeze
         self._subset_batch_dict = _output_axes(self, batch_shape) if targets.shape[-1] > 1 else {}
 
@@ -346,7 +345,8 @@ class DistributionGP(Regression, SingleTaskGP):
 
     def _key(self) -> Hashable:
         """Return a key of all from which caches are computed, beside the training data."""
-        return tuple(map(state_of, (self.covar_module, self.mean_module, self.likelihood)))
+        modules = self.covar_module, self.mean_module, self.likelihood
+        return self.integrates_level, *map(state_of, modules)
 
     def _covariances_at(self, rows: EmbeddedRows, *, diag: bool = False) -> tuple[Tensor, Tensor]:
         """Return covariances of rows with the training rows, and within the rows."""
@@ -569,12 +569,11 @@ class DistributionGP(Regression, SingleTaskGP):
         part.likelihood, part.is_batch = likelihood, True
         part.register_buffer("log_importance", log_importance)
         part._input_batch_shape = part._aug_batch_shape = log_importance.shape
-        part.integrates_level = self.has_free_level
         return part.eval()
 
     @property
-    def has_free_level(self) -> bool:
-        """Whether the mean is a constant that is learned without a prior."""
+    def integrates_level(self) -> bool:
+        """Whether the mean is a constant that is learned without a prior, and so integrated."""
         mean = self.mean_module
         free = isinstance(mean, ConstantMean) and mean.raw_constant.requires_grad
         return free and not any(True for _ in mean.named_priors())

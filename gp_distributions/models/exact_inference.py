@@ -35,8 +35,8 @@ _ONE_SAMPLE = torch.Size()
 class ExactMultivariateNormal(MultivariateNormal):
     """Multivariate normal distribution that computes densities and samples from Cholesky factors."""
 
-    def log_prob(self, value: Tensor) -> Tensor:
-        """Return the log density of ``value``."""
+    def log_prob(self, value: Tensor, *, level: bool = False) -> Tensor:
+        """Return the log density of ``value``, with an unknown level integrated or not."""
         covariance, noise = without_noise(self.lazy_covariance_matrix)
         difference = value - self.loc
         batch_shape = torch.broadcast_shapes(
@@ -47,7 +47,7 @@ class ExactMultivariateNormal(MultivariateNormal):
         columns = difference.flatten(0, samples - 1) if samples else difference.unsqueeze(0)
         covariance = covariance.expand(*batch_shape[samples:], -1, -1)
         noise = noise.expand(*batch_shape[samples:], -1)
-        densities = log_densities(columns.movedim(0, -1), covariance, noise)
+        densities = log_densities(columns.movedim(0, -1), covariance, noise, level=level)
         return densities.movedim(-1, 0).reshape(batch_shape)
 
     def rsample(
@@ -161,6 +161,11 @@ class Conditioned:
             free = self._free(to_train)
             explained = explained - free @ free.mT
         return fitted, explained
+
+    def weights(self, to_train: Tensor) -> Tensor:
+        """Return the weights of errors of training targets in predicted means, ``... x N x T``."""
+        found = to_train @ self.inverse @ self.inverse.mT
+        return found + self._free(to_train) @ self._basis if self.integrates_level else found
 
     def of_errors(self, errors: Tensor) -> Conditioned:
         """Return the same prior conditioned on other targets, ``... x T``."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,12 +14,14 @@ from linear_operator.operators import DiagLinearOperator
 from torch import Tensor
 
 from gp_distributions.distances.embedded_rows import Rows, embedded, rows_of
+from gp_distributions.kernels.priors import LogarithmPrior
 from gp_distributions.numerics.sampling import effective_sizes
 from gp_distributions.rows.clouds import drop_copies, split_rows
 from gp_distributions.rows.layout import Columns, Slots, select_columns
-from gp_distributions.warnings import TiesWarning, warn
 
 _NO_BATCH = torch.Size()
+# Location and scale of the default prior of the logarithm of the sampling noise of a typical bag.
+_SAMPLING = -4.0, 2.0
 
 
 class RowNoiseLikelihood(GaussianLikelihood):
@@ -58,130 +59,125 @@ class RowNoiseLikelihood(GaussianLikelihood):
 class SamplingNoiseLikelihood(RowNoiseLikelihood):
     r"""Gaussian noise that is larger for smaller bags.
 
-    For a bag of effective sample size :math:`n_\mathrm{eff}` (the squared sum of weights divided by the
-    sum of squared weights), the noise variance of an observation is
+    The noise variance of an observation of a bag of :math:`n` atoms is
 
-    .. math::
-        \sigma^2 + c\, e + b\, e^2, \qquad
-        e = (1 / n_\mathrm{eff} - 1 / n_\mathrm{max})_+ .
+    .. math:: \sigma^2 + c\, \bar n / n,
 
-    Bags of at least :math:`n_\mathrm{max}` samples have the noise variance :math:`\sigma^2`. An estimate
-    from :math:`n` samples has a variance of order :math:`1 / n`, which the term :math:`c\, e` models,
-    and a squared bias of order :math:`1 / n^2`, which :math:`b\, e^2` models. Use this likelihood only
-    for bags of independent samples: pixels and pieces of a curve are not samples.
+    where :math:`\bar n` is the geometric mean of the sizes of the training bags. An average over the
+    atoms of a bag has a variance of order :math:`1 / n`, which the second term models. For weighted
+    atoms, :math:`n` is the squared sum of weights divided by the sum of squared weights. Equal atoms
+    count apart: split an atom into two, and the bag is one larger. Use this likelihood only for bags of
+    independent samples: pixels and pieces of a curve are not samples.
 
     Call the likelihood with the rows of the clouds, ``likelihood(distribution, rows)``. The rows may be
     omitted for distributions that a :class:`DistributionGP` returns, because these carry their rows.
 
     Args:
         dim: Dimension ``d`` of the atoms.
-        largest: Effective size :math:`n_\mathrm{max}` of the largest training bag.
+        typical: Size :math:`\bar n` of a typical bag.
         active_dims: Columns of a row that hold the cloud: numbers of columns, or
             ``model.encoding.columns[name]`` for a block of :class:`MixedInputs`. The default is all
             columns.
-        merge: Whether equal atoms count as copies of one sample, rather than as separate measurements
-            that agree.
         noise_prior: Prior of :math:`\sigma^2`.
         noise_constraint: Constraint of :math:`\sigma^2`. GPyTorch's default is a lower bound of 1e-4.
-        batch_shape: Batch shape of the parameters ``noise`` (:math:`\sigma^2`), ``sampling_noise``
-            (:math:`c`) and ``sampling_bias`` (:math:`b`), all in squared units of the transformed
-            targets. :math:`b` does not require a gradient and is 0 until :func:`fit` learns :math:`c`
-            and :math:`b`.
+        sampling_noise_prior: Prior of :math:`c`. Default: a :class:`LogarithmPrior` of location -4 and
+            scale 2, which shrinks it where sizes say little.
+        batch_shape: Batch shape of the parameters ``noise`` (:math:`\sigma^2`) and ``sampling_noise``
+            (:math:`c`), both in squared units of the transformed targets.
 
     Example:
         >>> from gp_distributions import PointClouds
         >>> from gp_distributions.models import SamplingNoiseLikelihood
-        >>> likelihood = SamplingNoiseLikelihood(dim=1, largest=4.0)
+        >>> likelihood = SamplingNoiseLikelihood(dim=1, typical=4.0)
         >>> clouds = PointClouds.from_list([[[0.0], [1.0]], [[0.0], [1.0], [2.0], [3.0]]])
-        >>> likelihood.excess(clouds.pack())
-        tensor([0.2500, 0.0000], dtype=torch.float64)
+        >>> likelihood.ratios(clouds.pack())
+        tensor([2., 1.], dtype=torch.float64)
+
+    Source: Kish 1965 (the size of a weighted bag).
     """
 
     def __init__(
         self,
         dim: int,
         *,
-        largest: float = math.inf,
+        typical: float = 1.0,
         active_dims: Sequence[int] | Slots | None = None,
-        merge: bool = True,
         noise_prior: Prior | None = None,
         noise_constraint: Interval | None = None,
+        sampling_noise_prior: Prior | None = None,
         batch_shape: torch.Size = _NO_BATCH,
     ) -> None:
         super().__init__(
             noise_prior=noise_prior, noise_constraint=noise_constraint, batch_shape=batch_shape
         )
         self.dim = dim
-        self._largest: Tensor
-        self.register_buffer("_largest", torch.tensor(largest, dtype=torch.float64))
+        self._typical: Tensor
+        self.register_buffer("_typical", torch.tensor(typical, dtype=torch.float64))
         self.active_dims: Columns = (
             active_dims
             if active_dims is None or isinstance(active_dims, Slots)
             else tuple(map(int, active_dims))
         )
-        self.merge = merge
-        self.register_parameter(
-            "raw_sampling_noise", torch.nn.Parameter(torch.zeros(*batch_shape, 1))
-        )
         # The raw parameter is the logarithm of c, since c may have any order of magnitude.
+        raw = torch.full((*batch_shape, 1), _SAMPLING[0], dtype=torch.float64)
+        self.register_parameter("raw_sampling_noise", torch.nn.Parameter(raw))
         self.register_constraint(
             "raw_sampling_noise", Positive(transform=torch.exp, inv_transform=torch.log)
         )
-        self.sampling_bias = torch.nn.Parameter(torch.zeros(*batch_shape, 1), requires_grad=False)
+        self.register_prior(
+            "sampling_noise_prior",
+            sampling_noise_prior or LogarithmPrior(*_SAMPLING),
+            _sampling_noise,
+            _set_sampling_noise,
+        )
 
     @property
-    def largest(self) -> float:
-        """Effective size of the largest training bag."""
-        return self._largest.item()
-
-    @largest.setter
-    def largest(self, value: float) -> None:
-        self._largest.fill_(value)
+    def typical(self) -> float:
+        """Size of a typical bag, the geometric mean of those of the training bags."""
+        return self._typical.item()
 
     @property
     def sampling_noise(self) -> Tensor:
-        """The coefficient ``c`` of the excess, a ``batch_shape x 1`` tensor."""
+        """The part ``c`` of the noise variance of a typical bag, a ``batch_shape x 1`` tensor."""
         return self.raw_sampling_noise_constraint.transform(self.raw_sampling_noise)
 
     @sampling_noise.setter
     def sampling_noise(self, value: Tensor | float) -> None:
-        value = torch.as_tensor(value).to(self.raw_sampling_noise)
-        self.initialize(
-            raw_sampling_noise=self.raw_sampling_noise_constraint.inverse_transform(value)
-        )
+        _set_sampling_noise(self, value)
 
     @torch.no_grad()
     def adapt(self, rows: Tensor) -> None:
-        """Set ``largest`` from the training rows, and ``sampling_noise`` to ``noise * largest``.
-
-        Warns:
-            TiesWarning: If merging equal atoms reduces the effective size of a bag to less than half.
-        """
-        sizes = self._sizes(rows, self.merge)
-        self.largest = sizes.max().item()
-        self.sampling_noise = self.noise * self.largest
-        if self.merge:
-            _warn_of_ties(sizes, self._sizes(rows, merge=False))
+        """Set the typical size from the training rows."""
+        self._typical.copy_(self._sizes(rows).log().mean().exp())
 
     def variances(self, rows: Rows) -> Tensor:
         """Compute the noise variance of each bag."""
-        excess = self.excess(rows)
-        return self.noise + (self.sampling_noise + self.sampling_bias * excess) * excess
+        return self.noise + self.sampling_noise * self.ratios(rows)
 
-    def excess(self, rows: Rows) -> Tensor:
-        """Compute the excess ``e`` of each bag in a ``batch_shape x N x m*(d+1)`` tensor of rows."""
+    def ratios(self, rows: Rows) -> Tensor:
+        """Compute the typical size over that of each bag of ``batch_shape x N x width`` rows."""
         held = embedded(rows)
-        key = "effective sizes", self.dim, self.active_dims, self.merge
-        sizes = held.derived(key, lambda: self._sizes(drop_copies(held.rows), self.merge))
-        return (1 / sizes - 1 / self.largest).clamp_min(0)
+        key = "effective sizes", self.dim, self.active_dims
+        sizes = held.derived(key, lambda: self._sizes(drop_copies(held.rows)))
+        return self._typical.to(sizes) / sizes
 
-    def _sizes(self, rows: Tensor, merge: bool) -> Tensor:
+    def _sizes(self, rows: Tensor) -> Tensor:
         clouds = select_columns(rows, self.active_dims)
-        return effective_sizes(*split_rows(clouds, self.dim), merge=merge)
+        return effective_sizes(*split_rows(clouds, self.dim), merge=False)
+
+
+def _sampling_noise(likelihood: SamplingNoiseLikelihood) -> Tensor:
+    return likelihood.sampling_noise
+
+
+def _set_sampling_noise(likelihood: Any, value: Tensor | float) -> None:
+    value = torch.as_tensor(value).to(likelihood.raw_sampling_noise)
+    constraint = likelihood.raw_sampling_noise_constraint
+    likelihood.initialize(raw_sampling_noise=constraint.inverse_transform(value))
 
 
 def relative_noise(likelihood: Likelihood | None, rows: Rows) -> Tensor:
-    """Return the noise of clouds divided by the noise of the largest bags, ``... x N``."""
+    """Return the noise of clouds divided by the part that does not depend on them, ``... x N``."""
     if isinstance(likelihood, SamplingNoiseLikelihood):
         return likelihood.variances(rows) / likelihood.noise
     return torch.ones_like(rows_of(rows)[..., 0])
@@ -193,19 +189,3 @@ def multiply_noise(likelihood: GaussianLikelihood, factor: Tensor | float) -> No
     likelihood.noise = likelihood.noise * factor
     if isinstance(likelihood, SamplingNoiseLikelihood):
         likelihood.sampling_noise = likelihood.sampling_noise * factor
-        likelihood.sampling_bias.mul_(factor)
-
-
-def _warn_of_ties(sizes: Tensor, counted: Tensor) -> None:
-    """Warn if merging equal atoms reduces the effective size of a bag to less than half."""
-    tied = 2 * sizes < counted
-    if bool(tied.any()):
-        first = tuple(tied.nonzero()[0].tolist())
-        warn(
-            f"Equal atoms count as copies of one sample, which leaves {int(tied.sum())} of "
-            f"{tied.numel()} bags less than half of their size: bag {first[-1]} counts as "
-            f"{sizes[first].item():.1f} measurements instead of {counted[first].item():.1f}. If each "
-            "atom is a separate measurement (rounded values, counts, answers on a scale), pass "
-            'sampling_noise="ties".',
-            TiesWarning,
-        )

@@ -141,9 +141,10 @@ class SharedCovarianceNormal(ExactMultivariateNormal):
         covariance_matrix: The shared covariance matrix, a ``batch_shape x 1 x N x N`` linear operator.
     """
 
-    def log_prob(self, value: Tensor) -> Tensor:
+    def log_prob(self, value: Tensor, *, level: bool = False) -> Tensor:
         """Return the log density of the values of each output, a ``batch_shape x outputs`` tensor."""
         if self.lazy_covariance_matrix.shape[-3] > 1:
-            return super().log_prob(value)
+            return super().log_prob(value, level=level)
         covariance, noise = without_noise(self.lazy_covariance_matrix)
-        return log_densities((value - self.mean).mT, covariance.squeeze(-3), noise.squeeze(-2))
+        errors = (value - self.mean).mT
+        return log_densities(errors, covariance.squeeze(-3), noise.squeeze(-2), level=level)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import gpytorch
 import numpy as np
@@ -27,6 +27,7 @@ from gp_distributions.kernels.covariances import covariance
 from gp_distributions.measures.arrays import integer
 from gp_distributions.measures.inputs import Encoding, Inputs
 from gp_distributions.models.arguments import (
+    SamplingNoise,
     adapt_kernel,
     check_noise,
     chooses_metric,
@@ -125,8 +126,8 @@ class SparseDistributionGP(Regression, gpytorch.Module):
             shape of ``train_Y`` and its squared units. The noise variance at new clouds is then their
             mean. Several outputs need one set of sums each.
         input_transform: A transform from the model's inputs to rows.
-        sampling_noise: Whether smaller bags have more noise, as in :class:`DistributionGP`. The size of
-            the largest bag is that of 1000 clouds of the sample.
+        sampling_noise: Whether smaller bags have more noise, as in :class:`DistributionGP`. The typical
+            size is that of 1000 clouds of the sample.
         feature_dtype: Precision of the features of clouds, ``torch.float64`` or ``torch.float32``.
         seed: Random seed for the sample and for the choice of the inducing clouds.
         client: A client of ``dask.distributed``, whose workers read the pieces of
@@ -140,9 +141,6 @@ class SparseDistributionGP(Regression, gpytorch.Module):
             ``num_inducing < 1`` or ``feature_dtype`` is another type. Clouds, targets and variances that
             are not in the sample are checked when the sums are formed.
         PieceError: If a piece cannot be read; the message names its file.
-
-    Warns:
-        TiesWarning: As for :class:`DistributionGP`, of 1000 clouds of the sample.
 
     Example:
         >>> import torch
@@ -175,7 +173,7 @@ class SparseDistributionGP(Regression, gpytorch.Module):
         outcome_transform: OutcomeTransform | DefaultType | None = DEFAULT,
         train_Yvar: Tensor | ArrayLike | None = None,
         input_transform: InputTransform | None = None,
-        sampling_noise: bool | Literal["ties"] = False,
+        sampling_noise: SamplingNoise = None,
         feature_dtype: torch.dtype = torch.float64,
         seed: int = 0,
         client: Any = None,
@@ -215,19 +213,20 @@ class SparseDistributionGP(Regression, gpytorch.Module):
             self.outcome_transform = outcome_transform.eval()
         if input_transform is not None:
             self.input_transform = input_transform
-        self.likelihood = self._make_likelihood(likelihood, sampling_noise)
+        self.likelihood = self._make_likelihood(X, likelihood, sampling_noise)
         self.to(device=X.device, dtype=torch.float64)
         with torch.no_grad():
             clouds = self._reader().rows(X)
             self.unit_findings = adapt_kernel(self.covar_module, X, clouds)
-            if sampling_noise:
+            if likelihood is None and isinstance(self.likelihood, SamplingNoiseLikelihood):
                 self.likelihood.adapt(clouds)
         self._summed = self._current = None
 
     def _make_likelihood(
         self,
+        X: Inputs,
         likelihood: GaussianLikelihood | None,
-        sampling_noise: bool | Literal["ties"],
+        sampling_noise: SamplingNoise,
     ) -> GaussianLikelihood | FixedNoiseGaussianLikelihood:
         if likelihood is not None:
             if not isinstance(likelihood, GaussianLikelihood):
@@ -245,9 +244,10 @@ class SparseDistributionGP(Regression, gpytorch.Module):
         if known is not None:
             noise = known.mean(0, keepdim=True)
             return FixedNoiseGaussianLikelihood(noise.mT if self.num_outputs > 1 else noise[0])
-        if self.num_outputs > 1 and not sampling_noise:
+        found = noise_for(self.covar_module, X, torch.float64, sampling_noise)
+        if self.num_outputs > 1 and not isinstance(found, SamplingNoiseLikelihood):
             return SharedNoise(**gaussian_noise(torch.float64))
-        return noise_for(self.covar_module, torch.float64, sampling_noise)
+        return found
 
     def training_data(self) -> SampledPieces:
         """Return the training data in pieces.

@@ -162,32 +162,6 @@ def _below(normals: Tensor) -> Tensor:
     return 0.5 * torch.erfc(normals * -math.sqrt(0.5))
 
 
-def conditional_moments(
-    across: Tensor, variances: Tensor, *, given: Tensor, factor: Tensor
-) -> tuple[Tensor, Tensor]:
-    r"""Mean and variance of each of some values of a Gaussian process, given others with noise.
-
-    With the errors :math:`e` of the given values, their covariance matrix :math:`K` and the covariances
-    :math:`c_i` of value :math:`i` with them, the error :math:`e_i` has the distribution
-
-    .. math:: e_i \mid e \sim N(c_i^\top K^{-1} e,\; v_i - c_i^\top K^{-1} c_i).
-
-    Args:
-        across: Covariances :math:`c_i`, ``batch_shape x N x M``.
-        variances: Prior variances :math:`v_i` of the function, ``batch_shape x M``.
-        given: Differences :math:`e` of the given values from their prior means, ``batch_shape x N``.
-        factor: Lower Cholesky factor of :math:`K`, noise included, ``batch_shape x N x N``.
-
-    Returns:
-        Two ``batch_shape x M`` tensors; the mean is that of the difference from the prior mean.
-
-    Source: Rasmussen and Williams 2006, eq. 2.22 to 2.24.
-    """
-    solved = torch.cholesky_solve(across, factor)
-    mean = (solved.mT @ given.unsqueeze(-1)).squeeze(-1)
-    return mean, (variances - (across * solved).sum(-2)).clamp_min(0)
-
-
 # Latent values are integrated over so many standard deviations on each side, by at least and at most so
 # many points, of which neighbours are so many standard deviations of the target apart.
 _REACH, _FEWEST, _MOST, _STEP = 6.0, 65, 4097, 0.6

@@ -139,21 +139,35 @@ def cholesky(matrix: Tensor) -> Tensor:
     return factor
 
 
-def log_densities(differences: Tensor, covariance: Tensor, noise: Tensor | None = None) -> Tensor:
+def log_densities(
+    differences: Tensor, covariance: Tensor, noise: Tensor | None = None, *, level: bool = False
+) -> Tensor:
     r"""Log densities of centred normal distributions that share a covariance matrix.
+
+    An unknown level with a flat prior, beside the mean, is integrated: with the covariances :math:`C`
+    and :math:`b = C^{-1} 1`, the densities of :math:`e` are those at :math:`e - 1\, b^\top e / 1^\top b`
+    times :math:`(2 \pi / 1^\top b)^{1/2}`.
 
     Args:
         differences: A ``batch_shape x N x R`` tensor, one vector in each column.
         covariance: A ``batch_shape x N x N`` tensor.
         noise: A ``batch_shape x N`` tensor, which is added to the diagonals of the matrices.
+        level: Whether each vector has a level to integrate.
 
     Returns:
         A ``batch_shape x R`` tensor.
     """
     noise = covariance.new_zeros(covariance.shape[:-1]) if noise is None else noise
-    forms, logdet = quadratic_forms(differences, covariance, noise)
-    constant = differences.shape[-2] * math.log(2 * math.pi)
-    densities = -0.5 * (forms.diagonal(dim1=-2, dim2=-1) + logdet.unsqueeze(-1) + constant)
+    size, columns = differences.shape[-2], differences
+    if level:
+        columns = torch.cat([columns, torch.ones_like(columns[..., :1])], dim=-1)
+    forms, logdet = quadratic_forms(columns, covariance, noise)
+    squares, logdet = forms.diagonal(dim1=-2, dim2=-1), logdet.unsqueeze(-1)
+    if level:
+        total = forms[..., -1:, -1]
+        squares = squares[..., :-1] - forms[..., -1, :-1].square() / total
+        size, logdet = size - 1, logdet + total.log()
+    densities = -0.5 * (squares + logdet + size * math.log(2 * math.pi))
     return densities.to(differences)
 
 

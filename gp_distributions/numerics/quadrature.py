@@ -125,6 +125,6 @@ def _inverse_root(hessian: Tensor) -> Tensor:
 
 def _normals(num: int, dimension: int, seed: int) -> Tensor:
     """Return quasi-random standard normal points."""
-    sequence = scipy.stats.qmc.Sobol(dimension, seed=seed)
-    uniform = torch.as_tensor(sequence.random(2 ** math.ceil(math.log2(num)))[:num])
+    sequence = torch.quasirandom.SobolEngine(dimension, scramble=True, seed=seed)
+    uniform = sequence.draw(num, dtype=torch.float64)
     return torch.special.ndtri(uniform.clamp(1e-12, 1 - 1e-12))

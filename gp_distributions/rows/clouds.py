@@ -82,6 +82,25 @@ def pad_rows(rows: Tensor, width: int) -> Tensor:
     return resized(drop_copies(rows), width).expand(*rows.shape[:-1], width)
 
 
+def random_order(rows: Tensor, *, seed: int = 0) -> Tensor:
+    """Draw an order of clouds that depends on what they are, not on the order in which they come.
+
+    Args:
+        rows: A ``batch_shape x N x width`` tensor. If there are batch axes, the first batch counts.
+        seed: Random seed.
+
+    Returns:
+        The numbers ``0, ..., N - 1`` in random order, on the device of the rows.
+    """
+    first = drop_copies(rows.detach())
+    first = first.flatten(0, -3)[0] if first.dim() > 2 else first
+    generator = torch.Generator().manual_seed(seed)
+    weights = torch.rand(first.shape[-1], generator=generator, dtype=torch.float64)
+    keys = (first.double() * weights.to(first.device)).sum(-1)  # row by row, whatever their place
+    order = torch.randperm(len(first), generator=generator)
+    return keys.argsort(stable=True)[order.to(first.device)]
+
+
 def drop_copies(rows: Tensor) -> Tensor:
     """Shrink expanded batch axes to size one, and remove leading batch axes of size one.
 

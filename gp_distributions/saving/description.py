@@ -26,6 +26,7 @@ from torch import Tensor
 from torch.nn import Module, Parameter
 
 from gp_distributions import distances, kernels, measures
+from gp_distributions.kernels.priors import LogarithmPrior
 from gp_distributions.measures.encoding import (
     CovariateEncoding,
     Gaps,
@@ -66,6 +67,7 @@ _CLASSES: tuple[type[Any], ...] = (
     AddedNoiseLikelihood,
     DrawNoiseLikelihood,
     ChainedInputTransform,
+    LogarithmPrior,
     SamplingNoiseLikelihood,
     ScaledTargets,
     SharedNoise,
@@ -110,6 +112,7 @@ _KEPT_ELSEWHERE: dict[str, Callable[[Any], Any]] = {
         None if constraint.initial_value is None else constraint.transform(constraint.initial_value)
     ),
     "learn_additional_noise": lambda likelihood: likelihood.second_noise_covar is not None,
+    "linear_variance_prior": lambda kernel: getattr(kernel, "linear_variance_prior", None),
     "origin": lambda kernel: kernel.origin,
     "squared": lambda precomputed: precomputed.matrix,
 }

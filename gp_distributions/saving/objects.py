@@ -55,7 +55,6 @@ def _exact(model: DistributionGP) -> dict[str, Any]:
         "members": [] if model.ensemble is None else list(model.ensemble.parts),
         "weights": None if model.ensemble is None else model.ensemble.weights,
         "log_importance": model.log_importance if model.is_batch else None,
-        "integrates_level": model.integrates_level,
         "choice": model.choice,
         "chooses_metric": model.chooses_metric,
         "outputs": model.num_outputs,
@@ -89,7 +88,6 @@ def _make_exact(cls: type[DistributionGP], described: dict[str, Any]) -> Distrib
         model.ensemble = Ensemble(described["members"], described["weights"])
     if described["log_importance"] is not None:
         model = model.batch_of(model.covar_module, model.likelihood, described["log_importance"])
-    model.integrates_level = described["integrates_level"]
     model.choice = described["choice"]
     model.chooses_metric = described["chooses_metric"]
     model.train_inputs = (inputs,)

@@ -18,7 +18,7 @@ from botorch.acquisition.multi_objective import qLogNoisyExpectedHypervolumeImpr
 from botorch.exceptions.warnings import InputDataWarning
 from botorch.models import SingleTaskGP
 from botorch.sampling import SobolQMCNormalSampler
-from cases import as_rows, random_clouds
+from cases import as_rows, random_clouds, with_known_level
 from gpytorch.kernels import RBFKernel, ScaleKernel
 from torch import Tensor
 
@@ -47,6 +47,7 @@ def models(outputs: int) -> tuple[DistributionGP, SingleTaskGP]:
     model = DistributionGP(
         TRAIN, TARGETS[:, :outputs], ScaleKernel(kernel, batch_shape=batch_shape)
     )
+    with_known_level(model)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InputDataWarning)
         features = SingleTaskGP(
@@ -60,7 +61,11 @@ def models(outputs: int) -> tuple[DistributionGP, SingleTaskGP]:
 
 Make = Callable[[Any, Tensor], AcquisitionFunction]
 ACQUISITIONS: dict[str, tuple[int, int, Make]] = {
-    "qLogNEI": (1, 2, lambda model, X: qLogNoisyExpectedImprovement(model, X, sampler())),
+    "qLogNEI": (
+        1,
+        2,
+        lambda model, X: qLogNoisyExpectedImprovement(model, X, sampler(), prune_baseline=False),
+    ),
     "qKG": (
         1,
         3,

@@ -8,6 +8,7 @@ import torch
 from botorch.acquisition import LogExpectedImprovement, qKnowledgeGradient, qLogExpectedImprovement
 from botorch.exceptions import UnsupportedError
 from botorch.sampling import SobolQMCNormalSampler
+from cases import with_known_level
 from gpytorch.kernels import ScaleKernel
 
 from gp_distributions import (
@@ -47,7 +48,7 @@ def distance() -> SlicedWasserstein:
 def model() -> DistributionGP:
     clouds = data()
     kernel = ScaleKernel(DistributionKernel(distance(), "matern52"))
-    return fit(DistributionGP(clouds, spread(clouds), kernel))
+    return fit(with_known_level(DistributionGP(clouds, spread(clouds), kernel)))
 
 
 def acquisition(model: DistributionGP) -> qLogExpectedImprovement:

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from gpytorch.kernels import RBFKernel, ScaleKernel
+from gpytorch.means import ZeroMean
 
 from gp_distributions import (
     DistributionGP,
@@ -37,7 +38,8 @@ pytestmark = [
 def make_model(points: list[list[float]], weights: list[float] | None = None) -> DistributionGP:
     reference = ReferenceMeasure(torch.tensor(points, dtype=torch.float64), weights)
     return DistributionGP(
-        CLOUDS[:30], TARGETS[:30], ScaleKernel(SinkhornKernel(reference, epsilon=0.05))
+        *(CLOUDS[:30], TARGETS[:30], ScaleKernel(SinkhornKernel(reference, epsilon=0.05))),
+        mean_module=ZeroMean(),
     )
 
 
@@ -86,7 +88,9 @@ def make_noisy_model(num: int = 20, *, scaled: bool = True) -> DistributionGP:
     reference = ReferenceMeasure.from_data(CLOUDS[:num], 6, method="ball")
     kernel = SinkhornKernel(reference, epsilon=0.05)
     return DistributionGP(
-        CLOUDS[:num], targets, ScaleKernel(kernel) if scaled else kernel, outcome_transform=None
+        *(CLOUDS[:num], targets, ScaleKernel(kernel) if scaled else kernel),
+        mean_module=ZeroMean(),
+        outcome_transform=None,
     )
 
 

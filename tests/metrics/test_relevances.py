@@ -41,13 +41,14 @@ def test_the_coordinate_that_matters_loses_most() -> None:
 
 def test_one_exchange_agrees_with_models_without_the_fold() -> None:
     X, y = bags(6)
-    model = gd.fit(gd.DistributionGP(X, y, kernel(), outcome_transform=None), restarts=0)
+    options: Any = {"outcome_transform": None, "sampling_noise": False}
+    model = gd.fit(gd.DistributionGP(X, y, kernel(), **options), restarts=0)
     (found,) = gd.relevance(model, repeats=1).blocks
     order = torch.randperm(6, generator=torch.Generator().manual_seed(0))
     generator, losses = torch.Generator().manual_seed(0), torch.empty(6, dtype=torch.float64)
     for fold in order.tensor_split(3):
         kept = torch.tensor([i for i in range(6) if i not in fold])
-        part = gd.DistributionGP(X[kept], y[kept], kernel(), outcome_transform=None)
+        part = gd.DistributionGP(X[kept], y[kept], kernel(), **options)
         part.load_state_dict(model.state_dict())
         own = fold[torch.randperm(len(fold), generator=generator)]
         giver = own.roll(1)

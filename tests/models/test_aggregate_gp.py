@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from botorch.acquisition import LogExpectedImprovement
+from cases import with_known_level
 from gpytorch.kernels import RBFKernel
 from torch import Tensor
 
@@ -50,7 +51,8 @@ def test_posterior_is_that_of_a_function_of_atoms() -> None:
     """The joint normal distribution of the function at all atoms, of which targets are averages."""
     X, y = bags(8)
     base = RBFKernel().double()
-    model = AggregateGP(X, y, base, outcome_transform=None)
+    model = AggregateGP(X, y, base, outcome_transform=None, sampling_noise=False)
+    model = with_known_level(model)
     atoms, weights = X.points.flatten(0, 1), X.weights
     averages = torch.block_diag(*weights)
     with torch.no_grad():
@@ -172,7 +174,7 @@ def test_leave_one_out_is_that_of_a_model_without_the_cloud(aggregate: Any) -> N
 def test_noise_is_learned_beside_known_variances() -> None:
     """With one known variance, the model is that of the sum, and the rest of the sum is learned."""
     X, y = bags(20)
-    plain = AggregateGP(X, y, outcome_transform=None)
+    plain = AggregateGP(X, y, outcome_transform=None, sampling_noise=False)
     kernel: Any = plain.covar_module
     model = AggregateGP(X, y, kernel, outcome_transform=None, train_Yvar=np.full(20, 0.05))
     plain.likelihood.noise = model.likelihood.second_noise.item() + 0.05

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 import torch
 from botorch.exceptions.errors import UnsupportedError
+from cases import with_known_level
 from gpytorch.kernels import ScaleKernel
 from gpytorch.likelihoods import DirichletClassificationLikelihood, FixedNoiseGaussianLikelihood
 from gpytorch.mlls import ExactMarginalLogLikelihood
@@ -75,12 +76,14 @@ def plain(model: ClassificationGP) -> DistributionGP:
     likelihood = DirichletClassificationLikelihood(
         torch.as_tensor(np.searchsorted(NAMES, Y)), dtype=torch.float64
     )
-    return DistributionGP(
-        X,
-        likelihood.transformed_targets.T,
-        copy.deepcopy(model.covar_module),
-        likelihood=FixedNoiseGaussianLikelihood(likelihood.noise),
-        outcome_transform=None,
+    return with_known_level(
+        DistributionGP(
+            X,
+            likelihood.transformed_targets.T,
+            copy.deepcopy(model.covar_module),
+            likelihood=FixedNoiseGaussianLikelihood(likelihood.noise),
+            outcome_transform=None,
+        )
     )
 
 
@@ -92,8 +95,9 @@ class TestMarginalLikelihood:
         concentrated = ConcentratedClasses(model)
         found, own = concentrated(), list(concentrated.parameters.values())
         other = plain(model).train()
-        other.mean_module.load_state_dict(model.mean_module.state_dict())
+        other.mean_module.raw_constant.requires_grad_()
         mll = ExactMarginalLogLikelihood(other.likelihood, other)
+        other.mean_module.load_state_dict(model.mean_module.state_dict())
         expected = mll(other(*other.train_inputs), other.train_targets).sum()
         torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
         names = [*concentrated.parameters, "mean_module.raw_constant"]

@@ -8,7 +8,7 @@ import gpytorch
 import pytest
 import torch
 from botorch.models import SingleTaskGP
-from cases import as_rows, random_clouds
+from cases import as_rows, random_clouds, with_known_level
 from gpytorch.kernels import RBFKernel, ScaleKernel
 from torch import Tensor
 
@@ -44,7 +44,9 @@ def as_clouds(which: slice) -> PointClouds:
 
 class TestInputs:
     def test_clouds_and_rows_are_the_same_data(self, model: DistributionGP) -> None:
-        other = DistributionGP(as_clouds(slice(30)), TARGETS[:30].numpy(), make_kernel())
+        other = DistributionGP(
+            as_clouds(slice(30)), TARGETS[:30].numpy(), make_kernel(), sampling_noise=False
+        )
         torch.testing.assert_close(
             other.predict(as_clouds(slice(30, None))), model.predict(ROWS[30:])
         )
@@ -92,7 +94,7 @@ class TestPredictions:
 
     def test_known_noise_is_in_the_units_of_the_targets(self) -> None:
         variances = torch.linspace(0.1, 4.0, 30, dtype=torch.float64)
-        model = DistributionGP(ROWS[:30], TARGETS[:30], make_kernel(), train_Yvar=variances.numpy())
+        model = with_known_level(make_model(train_Yvar=variances.numpy()))
         K = make_kernel()(ROWS).to_dense().detach() * TARGETS[:30].var()  # of standardised targets
         mean = TARGETS[:30].mean()
         solved = torch.linalg.solve(K[:30, :30] + variances.diag(), K[:30, 30:])
@@ -186,7 +188,7 @@ class TestBoTorch:
             kernel = kernel * RBFKernel(active_dims=[width])
         X = torch.cat([ROWS, TARGETS[:, None].cos()], dim=-1)
         Y = torch.stack([TARGETS, TARGETS.sin()], dim=-1)[:30, :outputs]
-        model = DistributionGP(X[:30], Y, kernel)
+        model = with_known_level(DistributionGP(X[:30], Y, kernel))
         plain = SingleTaskGP(
             X[:30],
             Y,

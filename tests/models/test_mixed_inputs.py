@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from cases import with_known_level
 from gpytorch.kernels import ScaleKernel
 from torch import Tensor
 
@@ -110,14 +111,14 @@ class TestRegression:
         inputs = MixedInputs(covariates=FRAME)
         target = Y - torch.from_numpy(LEVEL[:, 0])
         model = fit(DistributionGP(inputs[:TRAIN], target[:TRAIN]), restarts=0)
-        assert explained(model.predict(inputs[TRAIN:])[0], target[TRAIN:]) > 0.99
+        assert explained(model.predict(inputs[TRAIN:])[0], target[TRAIN:]) > 0.98
 
 
 class TestSparse:
     def test_is_the_exact_model_if_all_are_inducing(self, tmp_path: Path) -> None:
         train = train_inputs()
         sparse = SparseDistributionGP(train, Y[:TRAIN], kernel(), num_inducing=TRAIN)
-        exact = DistributionGP(train, Y[:TRAIN], sparse.covar_module)
+        exact = with_known_level(DistributionGP(train, Y[:TRAIN], sparse.covar_module))
         exact.likelihood.noise = sparse.likelihood.noise
         assert sparse.encoding == train.encoding
         torch.testing.assert_close(
@@ -170,16 +171,16 @@ class TestInsights:
             moved = (blocks | {name: PointClouds(points + s * shift, weights)} for s in (1, -1))
             up, down = (model.predict(MixedInputs(**each))[0] for each in moved)
             slope = found[name].mean_points[:, 2, dim]
-            torch.testing.assert_close((up - down) / (2 * step), slope, rtol=1e-5, atol=1e-7)
+            torch.testing.assert_close((up - down) / (2 * step), slope, rtol=1e-4, atol=1e-6)
             assert not found[name].mean_points[weights == 0].any()
 
 
 class TestSamplingNoise:
     def test_is_that_of_the_bags(self) -> None:
         model = make_model(sampling_noise=True)
-        found = model.likelihood.excess(model.train_inputs[0])
+        found = model.likelihood.ratios(model.train_inputs[0])
         size = torch.tensor(SIZES[:TRAIN], dtype=torch.float64)
-        torch.testing.assert_close(found, 1 / size - 1 / size.max())
+        torch.testing.assert_close(found, size.log().mean().exp() / size)
         fit(model, restarts=0)
         small = X[TRAIN:].blocks | {"cells": PointClouds(CELLS.points[TRAIN:, :4])}
         less = model.predict(MixedInputs(**small))[1]
@@ -187,20 +188,28 @@ class TestSamplingNoise:
 
     def test_one_of_two_bags(self) -> None:
         two = MixedInputs(cells=CELLS, nerves=CELLS)
-        with pytest.raises(ValueError, match="one of several bags"):
+        with pytest.raises(ValueError, match=r'Name the block .* sampling_noise="block"'):
             DistributionGP(two, Y, sampling_noise=True)
+        with pytest.raises(ValueError, match=r"from \['cells', 'nerves'\], got 'arm'"):
+            DistributionGP(two, Y, sampling_noise="arm")
+        named = DistributionGP(two, Y, sampling_noise="nerves").likelihood
+        assert named.active_dims == two.encoding.columns["nerves"]
+        assert not isinstance(DistributionGP(two, Y).likelihood, SamplingNoiseLikelihood)
         noise = SamplingNoiseLikelihood(2, active_dims=two.encoding.columns["nerves"])
         model = DistributionGP(two, Y, likelihood=noise)
-        expected = (1 / torch.tensor(SIZES)).double()
-        torch.testing.assert_close(noise.excess(model.train_inputs[0]), expected)
+        size = torch.tensor(SIZES, dtype=torch.float64)
+        expected = noise.typical / size
+        torch.testing.assert_close(noise.ratios(model.train_inputs[0]), expected)
 
 
 class TestOtherModels:
     def test_several_outputs(self) -> None:
         outputs = torch.stack([Y, -2 * Y], dim=-1)
-        separate = DistributionGP(X[:TRAIN], outputs[:TRAIN], kernel(batch_shape=torch.Size([2])))
+        separate = DistributionGP(
+            X[:TRAIN], outputs[:TRAIN], kernel(batch_shape=torch.Size([2])), sampling_noise=False
+        )
         shared = SharedKernelGP(X[:TRAIN], outputs[:TRAIN], kernel())
-        alone = DistributionGP(X[:TRAIN], Y[:TRAIN], kernel())
+        alone = DistributionGP(X[:TRAIN], Y[:TRAIN], kernel(), sampling_noise=False)
         expected = alone.predict(X[TRAIN:])
         for model in (separate, shared):
             mean, std = model.predict(X[TRAIN:])
@@ -225,7 +234,7 @@ class TestFiles:
 class TestBayesianOptimisation:
     @pytest.mark.parametrize("wide", [False, True])
     def test_conditioning(self, wide: bool) -> None:
-        model = DistributionGP(train_inputs(), Y[:TRAIN], kernel(), outcome_transform=None)
+        model = make_model(outcome_transform=None, sampling_noise=False)
         new = slice(TRAIN, TRAIN + 3) if wide else slice(0, 3)
         inputs = X[new] if wide else train_inputs()[new]
         more = model.condition_on_observations(inputs, Y[new])

@@ -1,6 +1,5 @@
 """Sampling noise: effective sizes, the likelihood within GPyTorch and BoTorch, and learning."""
 
-import math
 from collections import Counter
 from typing import Any
 
@@ -11,24 +10,28 @@ from botorch.sampling import SobolQMCNormalSampler
 from cases import as_rows, random_clouds
 from gpytorch.kernels import RBFKernel, ScaleKernel
 from gpytorch.mlls import ExactMarginalLogLikelihood
-from scipy.optimize import minimize
 from torch import Tensor
-from torch.distributions import MultivariateNormal, Normal
+from torch.distributions import MultivariateNormal
 
-from gp_distributions import DistributionGP, PointClouds, SlicedWassersteinKernel, fit
-from gp_distributions.fitting.sampling_noise import _LeaveOneOut, _subsets, learn_sampling_noise
+from gp_distributions import (
+    DistributionGP,
+    MixedInputs,
+    PointClouds,
+    SlicedWassersteinKernel,
+    fit,
+)
+from gp_distributions.fitting.sampling_noise import _left_out, _subsets, learn_sampling_noise
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.numerics.sampling import effective_sizes
-from gp_distributions.warnings import TiesWarning
 
 pytestmark = pytest.mark.usefixtures("short_fits")
 
 CLOUDS = random_clouds(40, sizes=(2, 20))
 ROWS = as_rows(CLOUDS)
 TARGETS = torch.stack([points.square().sum() for points, _ in CLOUDS])
-# Of random points, no two are equal.
-EXCESS = torch.stack([weights.square().sum() for _, weights in CLOUDS])
-EXCESS = EXCESS - EXCESS[:30].min()
+# The typical size over that of a bag.
+RATIOS = torch.stack([weights.square().sum() for _, weights in CLOUDS])
+RATIOS = RATIOS / RATIOS[:30].log().mean().exp()
 
 
 def make_kernel(**options: Any) -> ScaleKernel:
@@ -47,8 +50,8 @@ def make_model(
     return model
 
 
-def noise(excess: Tensor, c: float = 0.4) -> Tensor:
-    return 0.02 + c * excess.clamp_min(0)
+def noise(ratios: Tensor, c: float = 0.4) -> Tensor:
+    return 0.02 + c * ratios
 
 
 class TestEffectiveSizes:
@@ -77,38 +80,42 @@ class TestEffectiveSizes:
         assert abs(float(gradient @ weights.detach())) < 1e-14
 
 
-class TestTies:
-    """Bags of whole numbers, of which most occur several times."""
+def test_default_is_for_samples_of_unlike_sizes() -> None:
+    generator = torch.Generator().manual_seed(0)
+    bags = [torch.randn(n, 2, generator=generator).double() for n in (3, 9, 9, 4)]
+    unlike, alike = PointClouds.from_list(bags), PointClouds.from_list([bag[:3] for bag in bags])
+    outlines = PointClouds.from_list(bags, geometric=True)
+    recipes = PointClouds.from_fractions([[0.5, 0.5, 0.0], [0.2, 0.2, 0.6]] * 2, torch.eye(3))
+    y = torch.arange(4.0, dtype=torch.float64)
 
-    BAGS = tuple(torch.arange(4.0 * size, dtype=torch.float64)[:, None] // 4 for size in (2, 5, 9))
-    TARGETS = torch.tensor([0.0, 1.0, 3.0], dtype=torch.float64)
+    def has_noise(X: Any, **options: Any) -> bool:
+        model = DistributionGP(X, y, **options)
+        return isinstance(model.likelihood, SamplingNoiseLikelihood)
 
-    def test_are_told_of(self) -> None:
-        clouds = PointClouds.from_list(self.BAGS)
-        with pytest.warns(
-            TiesWarning, match=r"3 of 3 bags .* bag 0 counts as 2\.0 .* instead of 8\.0"
-        ):
-            model = DistributionGP(clouds, self.TARGETS, sampling_noise=True)
-        assert model.likelihood.largest == pytest.approx(9)
-
-    def test_count_where_asked_for(self) -> None:
-        clouds = PointClouds.from_list(self.BAGS)
-        model = DistributionGP(clouds, self.TARGETS, sampling_noise="ties")
-        assert model.likelihood.largest == pytest.approx(36)
-        excess = model.likelihood.excess(clouds.pack())
-        expected = torch.tensor([1 / 8, 1 / 20, 1 / 36], dtype=torch.float64) - 1 / 36
-        torch.testing.assert_close(excess, expected)
+    assert has_noise(unlike)
+    assert not has_noise(unlike, sampling_noise=False)
+    assert not has_noise(unlike, train_Yvar=y + 1)
+    assert has_noise(alike, sampling_noise=True)
+    assert not any(map(has_noise, (alike, outlines, recipes)))
+    assert has_noise(MixedInputs(a=unlike, b=alike))
+    both = MixedInputs(a=unlike, b=unlike)
+    assert not has_noise(both)
+    assert has_noise(both, sampling_noise="b")
+    model = fit(DistributionGP(both, y), restarts=0, progress=False)
+    assert "name one" in str(model.choice)
+    named = DistributionGP(MixedInputs(a=unlike, b=alike), y, sampling_noise="a").likelihood
+    assert named.typical == pytest.approx((3 * 9 * 9 * 4) ** 0.25)
+    with pytest.raises(ValueError, match=r"name of a block of bags from \['a', 'b'\], got 'c'"):
+        DistributionGP(both, y, sampling_noise="c")
 
 
 class TestLikelihood:
-    def test_starts_at_the_largest_bag(self) -> None:
-        likelihood = DistributionGP(
-            ROWS[:30], TARGETS[:30], make_kernel(), sampling_noise=True
-        ).likelihood
-        assert likelihood.largest == pytest.approx(
-            max(1 / float(w.square().sum()) for _, w in CLOUDS[:30])
-        )
-        torch.testing.assert_close(likelihood.sampling_noise, likelihood.noise * likelihood.largest)
+    def test_equal_atoms_count_apart(self) -> None:
+        X = PointClouds.from_list([[[0.0], [0.0]], [[0.0]] * 4])
+        likelihood = DistributionGP(X, [0.0, 1.0]).likelihood
+        assert likelihood.typical == pytest.approx(8**0.5)
+        expected = torch.tensor([2**0.5, 2**-0.5], dtype=torch.float64)
+        torch.testing.assert_close(likelihood.ratios(X.pack()), expected)
 
     @pytest.mark.parametrize("shape", [(10,), (5, 2), (2, 5, 1)])
     @pytest.mark.parametrize("outputs", [1, 2])
@@ -121,18 +128,21 @@ class TestLikelihood:
         model.likelihood.sampling_noise = c.reshape(model.likelihood.noise.shape)
         X = ROWS[30:].unflatten(0, shape)
         added = model.posterior(X, observation_noise=True).variance - model.posterior(X).variance
-        expected = noise(EXCESS[30:, None], c.squeeze(-1)) * targets.var(0)
+        expected = noise(RATIOS[30:, None], c.squeeze(-1)) * targets.var(0)
         torch.testing.assert_close(added, expected.unflatten(0, shape))
 
     def test_posterior_is_that_of_the_formula(self) -> None:
         model = make_model()
-        K = model.covar_module(ROWS).to_dense().detach()
+        # The level has a flat prior: here, one of variance 1e6.
+        K = model.covar_module(ROWS).to_dense().detach() + 1e6
         y = (TARGETS[:30] - TARGETS[:30].mean()) / TARGETS[:30].std()
-        solved = torch.linalg.solve(K[:30, :30] + noise(EXCESS[:30]).diag(), K[:30, 30:])
+        solved = torch.linalg.solve(K[:30, :30] + noise(RATIOS[:30]).diag(), K[:30, 30:])
         variance = 1 * K[30:, 30:].diagonal() - (K[:30, 30:] * solved).sum(0)
         mean, std = model.predict(ROWS[30:])
-        torch.testing.assert_close(mean, TARGETS[:30].mean() + TARGETS[:30].std() * (solved.T @ y))
-        torch.testing.assert_close(std, TARGETS[:30].std() * (variance + noise(EXCESS[30:])).sqrt())
+        expected = TARGETS[:30].mean() + TARGETS[:30].std() * (solved.T @ y)
+        torch.testing.assert_close(mean, expected, rtol=1e-4, atol=1e-4)
+        expected = TARGETS[:30].std() * (variance + noise(RATIOS[30:])).sqrt()
+        torch.testing.assert_close(std, expected, rtol=1e-4, atol=1e-4)
 
     @pytest.mark.parametrize("given", [True, False])
     def test_marginal_likelihood_is_that_of_the_formula(self, given: bool) -> None:
@@ -141,9 +151,11 @@ class TestLikelihood:
         mll = ExactMarginalLogLikelihood(model.likelihood, model)
         inputs = model.train_inputs
         value = 30 * mll(model(*inputs), model.train_targets, *(inputs if given else ()))
-        K = model.covar_module(ROWS[:30]).to_dense() + noise(EXCESS[:30]).diag()
+        K = model.covar_module(ROWS[:30]).to_dense() + noise(RATIOS[:30]).diag()
         expected = MultivariateNormal(torch.zeros(30), K).log_prob(model.train_targets)
-        prior = model.likelihood.noise_covar.noise_prior.log_prob(model.likelihood.noise)
+        own = model.likelihood
+        prior = own.noise_covar.noise_prior.log_prob(own.noise)
+        prior = prior + own.sampling_noise_prior.log_prob(own.sampling_noise)
         torch.testing.assert_close(value, expected + prior.sum())
         value.backward()
         assert float(model.likelihood.raw_sampling_noise.grad.abs()) > 1e-3
@@ -167,7 +179,7 @@ class TestLikelihood:
             model.posterior(X[30:], observation_noise=True).variance
             - model.posterior(X[30:]).variance
         )
-        expected = noise(EXCESS[30:]) * TARGETS[:30].var()
+        expected = noise(RATIOS[30:]) * TARGETS[:30].var()
         torch.testing.assert_close(added.squeeze(-1), expected)
 
     def test_clouds_that_it_needs(self) -> None:
@@ -180,7 +192,7 @@ class TestLikelihood:
         kernel = make_kernel(active_dims=range(width)) + make_kernel(
             active_dims=range(width, 2 * width)
         )
-        with pytest.raises(ValueError, match="got 2 distribution kernels"):
+        with pytest.raises(ValueError, match="got one that reads 2"):
             make_model(rows=X, covar_module=kernel)
         gaussians = torch.tensor([[0.0, 0, 1, 0, 0, 1], [1.0, 0, 1, 0, 0, 1]], dtype=torch.float64)
         kernel = SlicedWassersteinKernel(2, num_slices=10, inputs="gaussians")
@@ -210,54 +222,26 @@ class TestBoTorch:
 
 
 class TestLearning:
-    def test_density_is_that_of_models_without_the_bag(self) -> None:
-        num, c, b = 12, 0.7, 2.0
+    def test_posteriors_are_those_of_models_without_the_bag(self) -> None:
+        num = 12
         model = make_model(num=num, outcome_transform=None)
         bags, subsets = _subsets(model.likelihood, ROWS[:num], seed=0)
-        density = _LeaveOneOut(model, bags, subsets)
-        model.likelihood.sampling_noise = c
-        model.likelihood.sampling_bias.data.fill_(b)
         expected = []
         for bag, row in zip(bags.tolist(), subsets.rows, strict=True):
             rest = [i for i in range(num) if i != bag]
-            other = DistributionGP(
-                ROWS[rest],
-                TARGETS[rest],
-                model.covar_module,
-                likelihood=model.likelihood,
-                outcome_transform=None,
-            )
-            mean, std = other.predict(row.unsqueeze(0))
-            expected.append(Normal(mean, std).log_prob(TARGETS[bag]) + 0.5 * math.log(2 * math.pi))
-        actual = density(*torch.tensor([[c], [b]], dtype=torch.float64))
-        torch.testing.assert_close(actual, torch.cat(expected).mean().reshape(1))
-
-    def test_finds_the_maximum(self) -> None:
-        model = make_model(num=40)
-        density = _LeaveOneOut(model, *_subsets(model.likelihood, ROWS, seed=3))
-        starts = [(c, b) for c in (-6, -3, 0) for b in (-6, -2, 2)]
-        results = [
-            minimize(
-                lambda x: -density(*torch.tensor(x).exp().unsqueeze(-1)).item(),
-                start,
-                bounds=[(-9, 6), (-9, 9)],
-                method="Nelder-Mead",
-            )
-            for start in starts
-        ]
-        learn_sampling_noise(model, seed=3)
-        learned = density(model.likelihood.sampling_noise, model.likelihood.sampling_bias)
-        # The smallest b makes a millionth of the variance of the targets, at variances of a tenth of it.
-        assert -learned.item() == pytest.approx(min(r.fun for r in results), abs=1e-5)
+            options = {"likelihood": model.likelihood, "outcome_transform": None}
+            other = DistributionGP(ROWS[rest], TARGETS[rest], model.covar_module, **options)
+            mean, std = other.predict(row.unsqueeze(0), observation_noise=False)
+            expected.append(torch.stack([TARGETS[bag] - mean, std.square()]))
+        with torch.no_grad():
+            found = _left_out(model, model.compared_rows, bags, subsets)
+        torch.testing.assert_close(torch.stack(found), torch.cat(expected, -1))
 
     def test_one_size(self) -> None:
-        """The marginal likelihood does not determine it, and predictions at that size do not change."""
+        """Predictions at that size do not change."""
         X, y = samples(60, 40, seed=0)
         model = DistributionGP(X, y, make_kernel(), sampling_noise=True)
-        mll = ExactMarginalLogLikelihood(model.likelihood, model)
-        mll(model(*model.train_inputs), model.train_targets).backward()
-        assert float(model.likelihood.raw_sampling_noise.grad) == 0
-        others = {n: p.clone() for n, p in model.named_parameters() if "sampling" not in n}
+        others = {n: p.clone() for n, p in model.named_parameters() if "noise" not in n}
         same, _ = samples(200, 40, seed=1)
         smaller, smaller_y = samples(200, 5, seed=1)
         before = [model.predict(each) for each in (same, smaller)]
@@ -277,7 +261,7 @@ class TestLearning:
         for name, parameter in plain.named_parameters():
             parameter.data = model.get_parameter(name).data
         assert coverage(smaller_y, plain.predict(smaller)) < 0.8
-        assert coverage(smaller_y, after[1]) > 0.88
+        assert coverage(smaller_y, after[1]) > 0.85
 
     def test_recovers_known_noise(self) -> None:
         """Targets with noise of variance c / n about a function of the clouds, as in the model."""
@@ -296,7 +280,8 @@ class TestLearning:
         )
         fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
         # 75 bags of relative variance 2: a standard error of 0.16 of c.
-        assert model.likelihood.sampling_noise.item() == pytest.approx(0.5, rel=0.35)
+        found = model.likelihood.sampling_noise.item() * model.likelihood.typical
+        assert found == pytest.approx(0.5, rel=0.35)
 
     def test_what_stays(self) -> None:
         model = make_model()
@@ -310,17 +295,13 @@ class TestLearning:
 
     @pytest.mark.parametrize("num", [1, 2])
     def test_very_few_clouds(self, num: int) -> None:
-        """A single target has no variance with which noise could be compared."""
         targets = torch.stack([TARGETS, TARGETS.sqrt()], dim=-1)[:num]
         kernel = make_kernel(batch_shape=torch.Size([2]))
         model = DistributionGP(ROWS[:num], targets, kernel, sampling_noise=True)
         for values in (*model.predict(ROWS[30:]), *fit(model).predict(ROWS[30:])):
             assert bool(values.isfinite().all())
-        before = model.likelihood.sampling_noise.clone()
-        assert bool((before > 0).all())
-        learn_sampling_noise(model)
-        assert num > 1 or torch.equal(model.likelihood.sampling_noise, before)
 
+    @pytest.mark.filterwarnings("ignore::gp_distributions.warnings.UndeterminedWarning")
     def test_equal_targets(self) -> None:
         targets = torch.full((30,), 0.1, dtype=torch.float64)
         model = DistributionGP(ROWS[:30], targets, make_kernel(), sampling_noise=True)

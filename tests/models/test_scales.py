@@ -119,6 +119,6 @@ def test_equal_targets_of_any_scale(value: float) -> None:
     with pytest.warns(UndeterminedWarning, match="All 24 targets are equal"):
         mean, std = fit(model, restarts=0).predict(clouds)
     assert model.choice is not None
-    assert not model.choice.log_densities
+    assert model.choice.members == "isotropic"
     torch.testing.assert_close(mean, torch.full_like(mean, value), rtol=1e-12, atol=0)
     assert bool(std.isfinite().all())

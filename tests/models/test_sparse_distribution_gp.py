@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from botorch.models.transforms.outcome import Standardize
-from cases import as_rows, halving, random_clouds
+from cases import as_rows, halving, random_clouds, with_known_level
 from gpytorch.kernels import ScaleKernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
 from gpytorch.mlls import ExactMarginalLogLikelihood
@@ -49,7 +49,7 @@ def make_sparse(targets: Tensor = TARGETS, **options: Any) -> SparseDistribution
 
 def make_exact(targets: Tensor = TARGETS, **options: Any) -> DistributionGP:
     kind = SharedKernelGP if targets.dim() > 1 and targets.shape[-1] > 1 else DistributionGP
-    return set_values(kind(ROWS[:60], targets[:60], make_kernel(), **options))
+    return with_known_level(set_values(kind(ROWS[:60], targets[:60], make_kernel(), **options)))
 
 
 def set_values(model: Any) -> Any:
@@ -106,8 +106,10 @@ class TestExactness:
         variances = 0.01 * targets.square() + 0.01
         sparse = SparseDistributionGP(ROWS[:60], targets, make_kernel(), train_Yvar=variances)
         for output in range(3):
-            exact = DistributionGP(
-                ROWS[:60], targets[:, output], make_kernel(), train_Yvar=variances[:, output]
+            exact = with_known_level(
+                DistributionGP(
+                    ROWS[:60], targets[:, output], make_kernel(), train_Yvar=variances[:, output]
+                )
             )
             for found, expected in zip(sparse.predict(NEW), exact.predict(NEW), strict=True):
                 torch.testing.assert_close(found[:, output], expected, rtol=1e-6, atol=1e-6)
@@ -168,11 +170,9 @@ class TestApproximation:
         model = make_sparse(num_inducing=20, sampling_noise=sampling_noise)
         noise = torch.full((60,), NOISE).double()
         if sampling_noise:
-            model.likelihood.sampling_noise, bias = 0.4, 0.7
-            model.likelihood.sampling_bias.fill_(bias)
+            model.likelihood.sampling_noise = 0.4
             sizes = 1 / torch.stack([w.square().sum() / w.sum() ** 2 for w in WEIGHTS[:60]])
-            excess = (1 / sizes - 1 / sizes.max()).clamp_min(0)
-            noise = noise + 0.4 * excess + bias * excess.square()
+            noise = noise + 0.4 * sizes.log().mean().exp() / sizes
         bound, mean, variance = dense(model, noise)
         torch.testing.assert_close(model.bound(), bound)
         scale, centre = model.outcome_transform.stdvs, model.outcome_transform.means

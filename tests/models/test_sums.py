@@ -93,6 +93,7 @@ def test_contributions_are_the_function_at_atoms_and_sum_to_predictions(make: An
     assert torch.allclose(mean[0, 0], at[0][0], rtol=1e-9)
 
 
+@pytest.mark.usefixtures("whole_fits")
 def test_learns_the_function_of_each_kind() -> None:
     X, y = molecules(150)
     model = fit(made(X[:100], y[:100]), restarts=0)

@@ -32,8 +32,8 @@ from gp_distributions import (
     save,
 )
 from gp_distributions.distances.embedded_rows import EmbeddedRows
-from gp_distributions.kernels.default import default_kernel
 from gp_distributions.models import PoissonRateLikelihood
+from gp_distributions.models.choice import Choice
 from gp_distributions.warnings import ConvergenceWarning
 
 TRAIN, TEST = slice(0, 60), slice(60, 160)
@@ -113,6 +113,7 @@ def test_gaussian_targets_have_the_exact_posterior_and_marginal_likelihood() -> 
     model = VariationalDistributionGP(X[TRAIN], y, kernel, likelihood=GaussianLikelihood())
     fit(model, restarts=0, progress=False, options={"ftol": 1e-12, "maxiter": 3000})
     exact = DistributionGP(X[TRAIN], y, model.covar_module, outcome_transform=None)
+    model.mean_module.raw_constant.requires_grad_(False)  # as that of the variational model
     exact.mean_module, exact.likelihood = model.mean_module, model.likelihood
     with torch.no_grad():
         log_likelihood = exact.likelihood(exact.train()(*exact.train_inputs)).log_prob(y)
@@ -146,9 +147,9 @@ def test_posterior_is_that_of_the_strategy_of_gpytorch(num_inducing: int) -> Non
     rows = bags()[0][TEST].pack()
     with torch.no_grad(), settings.fast_computations(False, False, False):
         expected, found = Bare().eval()(rows), model(rows)
-        torch.testing.assert_close(found.mean, expected.mean, rtol=0, atol=1e-4)
+        torch.testing.assert_close(found.mean, expected.mean, rtol=0, atol=1e-3)
         torch.testing.assert_close(
-            found.covariance_matrix, expected.covariance_matrix, rtol=0, atol=1e-4
+            found.covariance_matrix, expected.covariance_matrix, rtol=0, atol=1e-3
         )
         mean, variance = (each.squeeze(-1) for each in model.latent_marginals(EmbeddedRows(rows)))
         torch.testing.assert_close(mean, found.mean)
@@ -225,33 +226,16 @@ def test_loaded_models_predict_the_same_bits(kind: str, tmp_path: Path) -> None:
         fit(loaded, init="current", progress=False, options={"maxiter": 2, "ftol": 1e-12})
 
 
-def test_many_trials_choose_a_smooth_kernel_and_few_do_not(tmp_path: Path) -> None:
+def test_the_default_is_one_kernel_with_a_linear_term(tmp_path: Path) -> None:
     X, latent, rng = bags()
-    found = {}
-    for trials in (5, 1000):
-        y = torch.tensor(rng.binomial(trials, latent.sigmoid())).double()
-        options: dict[str, Any] = {"likelihood": "binomial", "trials": trials}
-        default = VariationalDistributionGP(X[TRAIN], y[TRAIN], **options)
-        kernel = default_kernel(X[TRAIN])
-        passed = VariationalDistributionGP(X[TRAIN], y[TRAIN], kernel, **options)
-        for model in (default, passed):
-            fit(model, restarts=0, progress=False, options=ROUGH)
-        assert default.choice is not None
-        assert passed.choice is None
-        gain = (
-            default.log_prob(X[TEST], y[TEST], trials=trials).mean()
-            - passed.log_prob(X[TEST], y[TEST], trials=trials).mean()
-        )
-        found[trials] = default.choice.name, gain.item()
-    assert found[5] == ("isotropic", pytest.approx(0, abs=1e-3))
-    assert found[1000][0] == "principal"
-    assert found[1000][1] > 0.1
-    save(default, tmp_path / "model.gp")
+    y = torch.tensor(rng.binomial(5, latent.sigmoid())).double()
+    model = VariationalDistributionGP(X[TRAIN], y[TRAIN], likelihood="binomial", trials=5)
+    fit(model, restarts=0, progress=False, options=ROUGH)
+    assert model.choice == Choice(linear=True)
+    save(model, tmp_path / "model.gp")
     loaded = load(tmp_path / "model.gp")
-    assert torch.equal(loaded.log_prob(X, y, trials=trials), default.log_prob(X, y, trials=trials))
-    assert str(loaded.choice) == str(default.choice)
-    fit(loaded, restarts=0, progress=False, options=ROUGH)  # from the isotropic kernel again
-    assert loaded.choice.gain == pytest.approx(default.choice.gain, abs=1e-3)
+    assert torch.equal(loaded.log_prob(X, y, trials=5), model.log_prob(X, y, trials=5))
+    assert loaded.choice == model.choice
 
 
 def test_acquisition_functions_read_the_latent_value() -> None:
