@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from botorch.acquisition import AcquisitionFunction, LogExpectedImprovement
@@ -13,9 +13,11 @@ from botorch.acquisition.cached_cholesky import supports_cache_root
 from botorch.acquisition.factory import get_acquisition_function
 from botorch.acquisition.multi_objective.objective import IdentityMCMultiOutputObjective
 from botorch.acquisition.objective import LinearMCObjective, PosteriorTransform
+from botorch.exceptions import UnsupportedError
 from botorch.models.model import Model
 from botorch.posteriors import GPyTorchPosterior, Posterior
 from botorch.sampling.get_sampler import GetSampler
+from botorch.sampling.pathwise import draw_matheron_paths
 from botorch.utils.multi_objective.hypervolume import infer_reference_point
 from botorch.utils.multi_objective.pareto import is_non_dominated
 from botorch.utils.transforms import t_batch_mode_transform
@@ -62,7 +64,7 @@ class Observations:
         return (self.Y[:, self.objectives :] <= 0).all(-1)
 
 
-MakeAcquisition = Callable[[Model, Observations], AcquisitionFunction]
+MakeAcquisition: TypeAlias = Callable[[Model, Observations], AcquisitionFunction]
 
 
 def default_acquisition(model: Model, data: Observations) -> AcquisitionFunction:
@@ -100,6 +102,57 @@ def default_acquisition(model: Model, data: Observations) -> AcquisitionFunction
     if not has_several_members(model) or isinstance(acquisition.model, MixtureView):
         return acquisition
     return AveragedAcquisition(acquisition, model)
+
+
+def thompson_sampling(model: Model, data: Observations) -> AcquisitionFunction:
+    """Make :class:`ThompsonSampling` with a path for each candidate of a proposal.
+
+    Args:
+        model: A fitted model of one objective.
+        data: The evaluations to which the model was fitted.
+
+    Raises:
+        UnsupportedError: If there are constraints, or several objectives.
+    """
+    if data.Y.shape[-1] > 1:
+        raise UnsupportedError(
+            f"Expected one objective without constraints for Thompson sampling, got {data.Y.shape[-1]} "
+            "outcomes. Leave acquisition at its default."
+        )
+    return ThompsonSampling(model, data.q, data.X_pending)
+
+
+class ThompsonSampling(AcquisitionFunction):
+    """A sample path of the posterior for each candidate of a batch, which maximises it.
+
+    The paths of an ensemble follow one member each. Candidates are found one after the other: the path
+    is that of the number of inputs that have become pending since.
+
+    Args:
+        model: A fitted model of one outcome.
+        q: Number of paths.
+        X_pending: Inputs whose evaluation is pending at the start.
+
+    Source: Wilson et al. 2020 (paths by Matheron's rule); Kandasamy et al. 2018 (batches).
+    """
+
+    def __init__(self, model: Model, q: int, X_pending: Tensor | None = None) -> None:
+        super().__init__(model)
+        self.paths = draw_matheron_paths(model, torch.Size([q]))
+        self._before = 0 if X_pending is None else len(X_pending)
+        self.set_X_pending(X_pending)
+
+    @t_batch_mode_transform(expected_q=1)  # type: ignore[untyped-decorator]
+    def forward(self, X: Tensor) -> Tensor:
+        """Evaluate the path at ``batch_shape x 1 x width`` inputs, a ``batch_shape`` tensor."""
+        pending = self.X_pending
+        place = (0 if pending is None else len(pending)) - self._before
+        return self.values(X)[..., place]
+
+    def values(self, X: Tensor) -> Tensor:
+        """Evaluate all paths at ``batch_shape x 1 x width`` inputs, ``batch_shape x q``."""
+        found: Tensor = self.paths(X.unsqueeze(-3))  # the same inputs for all paths
+        return found.squeeze(-1)
 
 
 def has_several_members(model: Model) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -10,6 +10,8 @@ from botorch.models.transforms.input import InputTransform
 from torch import Tensor
 
 from gp_distributions.measures import PointClouds
+from gp_distributions.measures.arrays import Data, double
+from gp_distributions.measures.principal_shapes import PrincipalShapes
 from gp_distributions.rows.clouds import join_rows
 
 Decode = Callable[[Tensor], Tensor | tuple[Tensor, Tensor] | PointClouds]
@@ -56,6 +58,48 @@ class Decoder(InputTransform, torch.nn.Module):
         super().__init__()
         # The tuple keeps a module from being registered, which would fit its parameters.
         self._decode = (decode,)
+
+    @staticmethod
+    def from_examples(
+        examples: Iterable[Any], num_components: int = 10, *, num_points: int = 128
+    ) -> ShapeDecoder:
+        r"""Learn a decoder from shapes whose points correspond, by principal components.
+
+        A design has a number :math:`z_k` for each component :math:`c_k`, in standard deviations
+        :math:`s_k` of the examples around their mean :math:`\bar v`,
+
+        .. math:: v(z) = \bar v + \sum_k z_k s_k c_k,
+
+        and its cloud an atom for each segment of the outline or triangle of the mesh, at the middle with
+        the outward unit normal, weighted by length or area.
+
+        Args:
+            examples: Closed outlines in the plane, each an ``n_i x 2`` array, which become
+                ``num_points`` points at equal arc length from their first point; or meshes with the
+                same faces: pairs ``(vertices, faces)``, meshes of trimesh or paths of files. Align and
+                scale them before: position and size are components, too.
+            num_components: Number of components, fewer than examples.
+            num_points: Number of points of an outline.
+
+        Returns:
+            The decoder.
+
+        Raises:
+            TypeError: If the examples are :class:`PointClouds`, whose atoms do not correspond.
+            ValueError: If the examples do not correspond, or are no more than the components.
+
+        Example:
+            >>> import numpy as np
+            >>> from gp_distributions import Decoder, DesignSearch
+            >>> angles = np.linspace(0, 2 * np.pi, 64, endpoint=False)
+            >>> circle = np.stack([np.cos(angles), np.sin(angles)], axis=-1)
+            >>> axes = np.random.default_rng(0).uniform(1, 2, size=(20, 1, 2))
+            >>> decoder = Decoder.from_examples(list(axes * circle), num_components=2)
+            >>> search = DesignSearch(decoder, decoder.bounds())
+            >>> decoder.outline([0.0, 0.0]).shape, decoder.encode([circle]).shape
+            (torch.Size([128, 2]), torch.Size([1, 2]))
+        """
+        return ShapeDecoder(PrincipalShapes.of(examples, num_components, num_points))
 
     @property
     def decode(self) -> Decode:
@@ -127,6 +171,44 @@ class Decoder(InputTransform, torch.nn.Module):
                 f"{tuple(weights.shape)}."
             )
         return points, weights, known
+
+
+class ShapeDecoder(Decoder):
+    """A decoder learned from examples, which :meth:`Decoder.from_examples` returns.
+
+    Args:
+        shapes: The principal components of the examples.
+    """
+
+    decode: PrincipalShapes
+
+    def __init__(self, shapes: PrincipalShapes) -> None:
+        super().__init__(shapes)
+
+    def bounds(self, deviations: float = 2.0) -> Tensor:
+        """Return bounds of designs, ``2 x k``: so many standard deviations of the examples."""
+        ones = self.decode.mean.new_ones(self.decode.num_components)
+        return torch.stack([-deviations * ones, deviations * ones])
+
+    def encode(self, examples: Iterable[Any]) -> Tensor:
+        """Return the designs closest to shapes, ``N x k``, so that measured parts start a search.
+
+        Raises:
+            ValueError: If they do not correspond to the examples.
+        """
+        return self.decode.scores(examples)
+
+    def outline(self, design: Data) -> Tensor:
+        """Return the points of the outline of a design, ``n x 2``."""
+        return self.decode.vertices(double(design, "design").reshape(1, -1))[0]
+
+    def mesh(self, design: Data) -> tuple[Tensor, Tensor]:
+        """Return the vertices of the mesh of a design, ``V x 3``, and the faces, ``F x 3``."""
+        return self.outline(design), self.decode.faces
+
+    def folds(self, designs: Tensor) -> Tensor:
+        """Return which ``N x k`` designs fold: segments cross, or triangles turned over."""
+        return self.decode.folds(designs)
 
 
 @torch.no_grad()

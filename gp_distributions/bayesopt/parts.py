@@ -195,6 +195,17 @@ class Search(Part):
             )
         return self
 
+    def around(self, candidates: Plain, values: Sequence[float], first: int, q: int) -> Search:
+        """Returns this search near the best candidate, if it has a trust region.
+
+        Args:
+            candidates: Candidates that have been evaluated, in order.
+            values: Their values, ``-inf`` where one failed or is not feasible.
+            first: Number of random candidates at the start.
+            q: Number of candidates of a proposal.
+        """
+        return self
+
     @abstractmethod
     def optimize(
         self, acquisition: AcquisitionFunction, q: int, taken: Plain, best: Plain, seed: int

@@ -11,6 +11,7 @@ import torch
 from botorch.acquisition import AcquisitionFunction
 from torch import Tensor
 
+from gp_distributions.bayesopt.acquisitions import ThompsonSampling
 from gp_distributions.bayesopt.proposing import one_by_one
 from gp_distributions.distances.base import Distance, DistanceWrapper
 from gp_distributions.distances.embedded_rows import EmbeddedRows, Rows, rows_of, state_of
@@ -233,11 +234,15 @@ class PoolDistance(DistanceWrapper):
     def represented(self, rows: Rows) -> Tensor:
         """Look the features of rows that hold candidates up, or compute them."""
         given = rows_of(rows)
-        for asked, known in self.sources if self.ard_num_dims else []:
+        for asked, known in self.sources:
             places = self._places(asked, known, rows)
-            if places is None or places.all():
+            # Of a distance with one lengthscale, only features of candidates are kept.
+            if places is None or places.all() or not (self.ard_num_dims or known.holds(places)):
                 continue
-            found = known.features[asked.indices].reshape(len(given), *[1] * (given.dim() - 2), -1)
+            found = known.features_of(asked.indices)
+            found = found.reshape(len(given), *[1] * (given.dim() - 2), -1)
+            if not places.any():
+                return found
             return torch.where((places == 0).unsqueeze(-1), found, known.features_at(places))
         return self.distance.represented(rows)
 
@@ -343,6 +348,16 @@ class Candidates:
     def features(self) -> Tensor:
         """Features of the candidates, ``N x D``."""
         return torch.cat([found + self._centre for found, _ in self._blocks()])
+
+    def features_of(self, indices: Tensor) -> Tensor:
+        """Return the features of some candidates, ``n x D``."""
+        if self.distance.ard_num_dims:
+            return self.features[indices]
+        return torch.cat([found for found, _ in self._kept])[indices] + self._centre
+
+    def holds(self, places: Tensor) -> bool:
+        """Whether features of candidates alone are asked for, and kept."""
+        return bool(self._kept) and self.distance.euclidean and not bool(places.any())
 
     def features_at(self, places: Tensor) -> Tensor:
         """Return the features of the clouds of ``M`` numbers, ``M x D``, zero for candidates."""
@@ -452,6 +467,13 @@ def optimize_over_pool(
     asked = pool.asked(acquisition)
     acquisition = with_candidates(acquisition, [asked])
     values: list[Tensor] = []
+    if isinstance(acquisition, ThompsonSampling):
+        with torch.no_grad():
+            for asked.indices in left.split(batch_size):
+                asked.rows = pool.rows[asked.indices].unsqueeze(-2)
+                values.append(acquisition.values(asked.rows))
+        places, best = _largest(torch.cat(values).mT[:q])
+        return left[places], best
 
     def find(found: list[Tensor]) -> Tensor:
         choices = left[~torch.isin(left, torch.stack(found))] if found else left
@@ -472,3 +494,13 @@ def optimize_over_pool(
 
 def _first(known: Iterable[Candidates], distance: Distance, block: Block) -> Candidates | None:
     return next((each for each in known if each.serves(distance, block)), None)
+
+
+def _largest(paths: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the place and the value of the largest of each of ``q x N`` paths, no place twice."""
+    left = paths.clone()
+    places = paths.new_empty(len(paths), dtype=torch.long)
+    for number in range(len(paths)):
+        places[number] = left[number].argmax()
+        left[:, places[number]] = -torch.inf
+    return places, paths.gather(-1, places.unsqueeze(-1)).squeeze(-1)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import hashlib
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -12,10 +14,11 @@ import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.models.transforms.input import InputTransform
 from botorch.optim import optimize_acqf
+from botorch.utils.sampling import draw_sobol_samples
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from gp_distributions.bayesopt.decoder import Decoder, decodable
+from gp_distributions.bayesopt.decoder import Decoder, ShapeDecoder, decodable
 from gp_distributions.bayesopt.free_shapes import (
     Penalty,
     check_bounds,
@@ -26,6 +29,8 @@ from gp_distributions.bayesopt.free_shapes import (
 from gp_distributions.bayesopt.parts import Box, ContinuousPart, FinitePart, Plain, Search, shuffled
 from gp_distributions.bayesopt.pool import Asked, Pool, optimize_over_pool
 from gp_distributions.bayesopt.priors import covariate_lengthscale_priors
+from gp_distributions.bayesopt.proposing import one_by_one
+from gp_distributions.bayesopt.trust_region import region, side_after
 from gp_distributions.kernels.default import default_distance
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.kernels.mixed import mixed_kernel
@@ -210,6 +215,9 @@ class DesignSearch(Box, Search):
         num_restarts: Number of starts of each optimisation.
         raw_samples: Number of Sobol points from which the starts are chosen, together with the same
             number of perturbations of the best designs so far. At least ``num_restarts``.
+        trust_region: Whether to propose designs in a box around the best one, which grows while
+            proposals improve and shrinks while they do not: for more than about 10 parameters, or 100
+            evaluations of one objective. The box follows from the evaluations alone.
 
     Raises:
         TypeError: If ``decoder`` is not an input transform.
@@ -233,6 +241,7 @@ class DesignSearch(Box, Search):
         dim: int | None = None,
         num_restarts: int = 8,
         raw_samples: int = 256,
+        trust_region: bool = False,
     ) -> None:
         if not isinstance(decoder, InputTransform | None):
             raise TypeError(
@@ -244,6 +253,7 @@ class DesignSearch(Box, Search):
         self.dim = dim
         self.num_restarts = integer(num_restarts, "num_restarts")
         self.raw_samples = integer(raw_samples, "raw_samples", least=self.num_restarts)
+        self.trust_region = trust_region
 
     @cached_property
     def clouds(self) -> PointClouds | None:  # type: ignore[override]
@@ -283,23 +293,55 @@ class DesignSearch(Box, Search):
         """Return the kind of search and its bounds."""
         return {"kind": "designs", "bounds": self.bounds.tolist()}
 
+    def around(self, designs: Plain, values: Sequence[float], first: int, q: int) -> DesignSearch:
+        """Returns the search within the trust region, or this one without a feasible design."""
+        if not self.trust_region or not values or max(values) == -math.inf:
+            return self
+        best = designs[max(range(len(values)), key=values.__getitem__)]
+        side = side_after(values, first, q, self.bounds.shape[-1])
+        found = copy.copy(self)
+        found.bounds = region(self.bounds, self.bounds.new_tensor(best), side)
+        return found
+
     def optimize(
         self, acquisition: AcquisitionFunction, q: int, taken: Plain, best: Plain, seed: int
     ) -> list[list[float]]:
-        """Finds designs with ``optimize_acqf``."""
-        designs, _ = optimize_acqf(
-            acquisition,
-            self.bounds,
-            q=q,
-            num_restarts=self.num_restarts,
-            raw_samples=self.raw_samples,
-            sequential=q > 1,
+        """Finds designs with ``optimize_acqf``, and takes the best of those that do not fold."""
+        options: dict[str, Any] = {
+            "num_restarts": self.num_restarts,
+            "raw_samples": self.raw_samples,
             # L-BFGS also fails where it can improve values only by rounding errors, and a retry would
             # fail again.
-            retry_on_optimization_warning=False,
-            options={"seed": seed, "maxiter": 100, **_AROUND_BEST},
-        )
-        return designs.tolist()
+            "retry_on_optimization_warning": False,
+            "options": {"seed": seed, "maxiter": 100, **_AROUND_BEST},
+        }
+        decoder = self.input_transform
+        if not isinstance(decoder, ShapeDecoder):
+            sequential = q > 1
+            designs, _ = optimize_acqf(
+                acquisition, self.bounds, q, sequential=sequential, **options
+            )
+            return designs.tolist()
+
+        def find(_: list[list[float]]) -> list[float]:
+            found, values = optimize_acqf(
+                acquisition, self.bounds, 1, return_best_only=False, **options
+            )
+            designs = found[values.argsort(descending=True)]
+            whole = designs[~decoder.folds(designs.squeeze(-2))]
+            if not len(whole):  # the best of random designs
+                drawn = draw_sobol_samples(self.bounds, self.raw_samples, 1, seed=seed)
+                drawn = drawn[~decoder.folds(drawn.squeeze(-2))]
+                with torch.no_grad():
+                    whole = (
+                        drawn[acquisition(drawn).argsort(descending=True)]
+                        if len(drawn)
+                        else designs
+                    )
+            chosen: list[float] = whole[0, 0].tolist()
+            return chosen
+
+        return one_by_one(acquisition, q, find, self.inputs)
 
     def show(self, candidate: list[float]) -> Tensor:
         """Returns the design as a tensor."""

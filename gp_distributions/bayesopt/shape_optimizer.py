@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from itertools import compress
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ from gp_distributions.bayesopt.acquisitions import (
     Observations,
     PredictedValue,
     default_acquisition,
+    thompson_sampling,
 )
 from gp_distributions.bayesopt.decoder import decodable
 from gp_distributions.bayesopt.parts import Search
@@ -71,8 +72,10 @@ class ShapeOptimizer:
             :class:`RecipeSearch` one kernel on :class:`MMD`. Isotropic kernels have a
             :func:`median_lengthscale_prior`.
         acquisition: A function that makes an acquisition function from the fitted model and the
-            :class:`Observations`. If neither this nor ``model`` is a function of yours, outcomes may
-            have any unit. Otherwise tell them in one in which their standard deviations are about 1.
+            :class:`Observations`; or ``"thompson"``, which maximises a sample path for each candidate
+            and so proposes large batches at the cost of one. If neither this nor ``model`` is a
+            function of yours, outcomes may have any unit. Otherwise tell them in one in which their
+            standard deviations are about 1.
         path: Path to the checkpoint, a file of JSON lines for one optimizer at a time; ``None`` for no
             checkpoint. The checkpoint does not record code, so the decoder, the model, the acquisition
             function and the penalty may change during a search.
@@ -112,7 +115,7 @@ class ShapeOptimizer:
         initial: int = 10,
         restarts: int = 1,
         model: MakeModel | None = None,
-        acquisition: MakeAcquisition = default_acquisition,
+        acquisition: MakeAcquisition | Literal["thompson"] = default_acquisition,
         path: str | os.PathLike[str] | None = None,
         seed: int = 0,
     ) -> None:
@@ -131,14 +134,22 @@ class ShapeOptimizer:
             )
         self.search = search
         self.objectives = integer(objectives, "objectives")
+        if self.objectives > 1 and getattr(search, "trust_region", False):
+            raise ValueError(
+                f"Expected one objective with a trust region, got {self.objectives}, whose best designs "
+                "lie in several places. Pass trust_region=False."
+            )
         self.constraints = integer(constraints, "constraints", least=0)
         self.initial = integer(initial, "initial", least=2)
         self.seed = integer(seed, "seed", least=0)
         self.restarts = integer(restarts, "restarts", least=0)
         self._make_model = model
-        self._make_acquisition = acquisition
+        own: tuple[object, ...] = (default_acquisition, "thompson")
         # Functions of users see outcomes as they were told.
-        self._rescales = acquisition is default_acquisition and model is None
+        self._rescales = acquisition in own and model is None
+        self._make_acquisition: MakeAcquisition = (
+            thompson_sampling if acquisition == "thompson" else acquisition
+        )
         self._pending: dict[str, Any] = {}
         self._evaluations: list[Evaluation] = []
         self._checkpoint: Checkpoint | None = None
@@ -433,7 +444,13 @@ class ShapeOptimizer:
         data = Observations(X, Y, self.objectives, waiting if len(waiting) else None, q, seed)
         with seeded(seed, X.device):
             acquisition = self._make_acquisition(model, data)
-            return search.optimize(acquisition, q, taken, best, seed)
+            near = search.around(
+                [e.candidate for e in self._evaluations],
+                [_first(e) if self._is_feasible(e) else -np.inf for e in self._evaluations],
+                self.initial,
+                q,
+            )
+            return near.optimize(acquisition, q, taken, best, seed)
 
     def _data(self, succeeded: list[Evaluation]) -> tuple[Tensor, Tensor]:
         X = self.search.inputs([e.candidate for e in succeeded])

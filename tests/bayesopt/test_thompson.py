@@ -1,0 +1,83 @@
+"""Thompson sampling: each candidate maximises a path of its own, in pools, designs and batches."""
+
+import pytest
+import torch
+from botorch.exceptions import UnsupportedError
+from cases import ellipse_value, ellipses
+
+from gp_distributions import (
+    DesignSearch,
+    DistributionGP,
+    PointClouds,
+    PoolSearch,
+    ShapeOptimizer,
+    fit,
+)
+from gp_distributions.bayesopt import Decoder, Pool, optimize_over_pool
+from gp_distributions.bayesopt.acquisitions import ThompsonSampling
+from gp_distributions.fitting.members import give_members
+
+POINTS = torch.randn(40, 6, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+CLOUDS = PointClouds(POINTS + POINTS[:, :1], geometric=True)
+VALUES = CLOUDS.points.mean((-2, -1))
+
+
+@pytest.fixture(scope="module")
+def model() -> DistributionGP:
+    """A model of three members."""
+    found = fit(DistributionGP(CLOUDS[:12], VALUES[:12], sampling_noise=False), restarts=0)
+    give_members(found, [found.covar_module.base_kernel])
+    assert len(found.members) == 3
+    return found
+
+
+def test_candidates_of_a_pool_maximise_the_paths(model: DistributionGP) -> None:
+    torch.manual_seed(0)
+    acquisition = ThompsonSampling(model, 8)
+    pool = Pool(CLOUDS)
+    indices, values = optimize_over_pool(acquisition, pool, 8, exclude=range(12))
+    with torch.no_grad():
+        paths = acquisition.paths(pool.rows)  # without distances that are looked up
+    left = torch.ones(40, dtype=torch.bool)
+    left[:12] = False
+    for path, index, value in zip(paths, indices, values, strict=True):
+        expected = torch.where(left, path, -torch.inf).argmax()
+        assert index == expected
+        torch.testing.assert_close(value, path[index], rtol=1e-8, atol=1e-8)
+        left[index] = False
+
+
+def test_paths_have_the_moments_of_the_posterior(model: DistributionGP) -> None:
+    torch.manual_seed(0)
+    acquisition = ThompsonSampling(model, 4096)
+    rows = CLOUDS[12:16].pack()
+    with torch.no_grad():
+        values = acquisition.values(rows.unsqueeze(-2)).mT
+    mean, std = model.predict(CLOUDS[12:16], observation_noise=False)
+    # Up to sampling errors, and those of random features.
+    torch.testing.assert_close(values.mean(0), mean, rtol=0, atol=0.1 * float(std.max()))
+    torch.testing.assert_close(values.std(0), std, rtol=0.15, atol=0)
+
+
+def test_searches() -> None:
+    pool = ShapeOptimizer(PoolSearch(CLOUDS), acquisition="thompson", initial=8, restarts=0)
+    pool.run(lambda index: float(VALUES[index]), 12, progress=False)
+    asked = pool.ask(5)
+    assert len(set(asked)) == 5
+    assert not set(asked) & set(pool.ask(5))
+    search = DesignSearch(
+        Decoder(ellipses), [[0.1, 0.1], [1.0, 1.0]], num_restarts=2, raw_samples=16
+    )
+    designs = ShapeOptimizer(search, acquisition="thompson", initial=4, restarts=0)
+    designs.run(ellipse_value, 5, progress=False)
+    first, second = designs.ask(2)
+    assert not torch.equal(first, second)
+
+
+def test_one_objective_without_constraints() -> None:
+    optimizer = ShapeOptimizer(
+        PoolSearch(CLOUDS), acquisition="thompson", constraints=1, initial=3, restarts=0
+    )
+    optimizer.run(lambda index: (float(VALUES[index]), -1.0), 3, progress=False)
+    with pytest.raises(UnsupportedError, match="without constraints for Thompson sampling, got 2"):
+        optimizer.ask()
