@@ -8,7 +8,15 @@ from typing import Any
 from gp_distributions.distances.base import Distance
 from gp_distributions.distances.embedded_rows import EmbeddedRows
 from gp_distributions.distances.principal import PrincipalDistance
-from gp_distributions.fitting.ascent import Ascent, ascending, climb, stays_at_start, values_of
+from gp_distributions.fitting.ascent import (
+    Ascent,
+    ascending,
+    climb,
+    has_subsets,
+    on_subset,
+    stays_at_start,
+    values_of,
+)
 from gp_distributions.fitting.sampling_noise import learn_sampling_noise
 from gp_distributions.fitting.starts import give_signal, start_at_medians
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
@@ -91,7 +99,9 @@ def give_members(
             starts = [values_of(member)]
             give_signal(member)
             starts.append(values_of(member))
-            climb(Ascent(member, ascent.tick, options), starts, seed=seed)
+            # A subset of many clouds determines a lengthscale for each component as well.
+            known_by = on_subset(member, seed=seed) if has_subsets(member) else member
+            climb(Ascent(known_by, ascent.tick, options), starts, seed=seed)
             learn_sampling_noise(member, seed=seed)
             members.append(member.eval())
     model.ensemble = Ensemble(members)
