@@ -10,8 +10,6 @@ from contextvars import ContextVar
 from types import FrameType
 from typing import Any
 
-from gp_distributions.context import setting
-
 # Packages whose stack frames are skipped to find the line of the user's code.
 _INNER = {
     "botorch",
@@ -123,8 +121,11 @@ def collected(
         category: Category of the warnings. Default: all warnings of this package.
     """
     found: list[tuple[str, type[DistributionWarning]]] = []
-    with setting(_collections, (*_collections.get(), (category, found))):
+    token = _collections.set((*_collections.get(), (category, found)))
+    try:
         yield found
+    finally:
+        _collections.reset(token)
 
 
 @contextlib.contextmanager

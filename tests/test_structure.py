@@ -14,7 +14,6 @@ PACKAGES = ("gp_distributions", "benchmarks", "tutorials", "tests")
 FILES = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
 # Bottom up: a layer imports only from those before it, and from itself.
 LAYERS = (
-    ("context",),
     ("warnings",),
     ("files",),
     ("hosts",),
