@@ -141,6 +141,8 @@ class Search(Part):
         True
     """
 
+    trust_region = False
+
     def default_kernel(self, batch_shape: torch.Size) -> Kernel:
         """Returns the kernel of the default model.
 
@@ -462,6 +464,10 @@ def read_part(part: Any, name: str) -> Part:
         ValueError: If the bounds or the categories are not valid, or could be meant as either.
     """
     if isinstance(part, FinitePart | ContinuousPart):
+        if isinstance(part, Search) and part.trust_region:
+            raise ValueError(
+                f"Part {name!r}: expected a search without a trust region, which is one of all parts."
+            )
         return part
     if not isinstance(part, list | tuple) and not hasattr(part, "__array__"):
         raise TypeError(

@@ -317,28 +317,20 @@ class DesignSearch(Box, Search):
         }
         decoder = self.input_transform
         if not isinstance(decoder, ShapeDecoder):
-            sequential = q > 1
-            designs, _ = optimize_acqf(
-                acquisition, self.bounds, q, sequential=sequential, **options
-            )
-            return designs.tolist()
+            options["sequential"] = q > 1
+            return optimize_acqf(acquisition, self.bounds, q, **options)[0].tolist()
 
         def find(_: list[list[float]]) -> list[float]:
             found, values = optimize_acqf(
                 acquisition, self.bounds, 1, return_best_only=False, **options
             )
-            designs = found[values.argsort(descending=True)]
-            whole = designs[~decoder.folds(designs.squeeze(-2))]
-            if not len(whole):  # the best of random designs
-                drawn = draw_sobol_samples(self.bounds, self.raw_samples, 1, seed=seed)
-                drawn = drawn[~decoder.folds(drawn.squeeze(-2))]
+            if decoder.folds(found.squeeze(-2)).all():
+                found = draw_sobol_samples(self.bounds, self.raw_samples, 1, seed=seed)
                 with torch.no_grad():
-                    whole = (
-                        drawn[acquisition(drawn).argsort(descending=True)]
-                        if len(drawn)
-                        else designs
-                    )
-            chosen: list[float] = whole[0, 0].tolist()
+                    values = acquisition(found)
+            # Where all fold, the best is as good as any.
+            values = values.masked_fill(decoder.folds(found.squeeze(-2)), -torch.inf)
+            chosen: list[float] = found[values.argmax(), 0].tolist()
             return chosen
 
         return one_by_one(acquisition, q, find, self.inputs)

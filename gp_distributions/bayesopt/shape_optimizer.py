@@ -134,7 +134,7 @@ class ShapeOptimizer:
             )
         self.search = search
         self.objectives = integer(objectives, "objectives")
-        if self.objectives > 1 and getattr(search, "trust_region", False):
+        if self.objectives > 1 and search.trust_region:
             raise ValueError(
                 f"Expected one objective with a trust region, got {self.objectives}, whose best designs "
                 "lie in several places. Pass trust_region=False."
@@ -144,12 +144,15 @@ class ShapeOptimizer:
         self.seed = integer(seed, "seed", least=0)
         self.restarts = integer(restarts, "restarts", least=0)
         self._make_model = model
-        own: tuple[object, ...] = (default_acquisition, "thompson")
+        make = thompson_sampling if acquisition == "thompson" else acquisition
+        if not callable(make):
+            raise TypeError(
+                'Expected acquisition as "thompson" or a function of a model and Observations, got '
+                f"{acquisition!r:.80}."
+            )
+        self._make_acquisition: MakeAcquisition = make
         # Functions of users see outcomes as they were told.
-        self._rescales = acquisition in own and model is None
-        self._make_acquisition: MakeAcquisition = (
-            thompson_sampling if acquisition == "thompson" else acquisition
-        )
+        self._rescales = make in (default_acquisition, thompson_sampling) and model is None
         self._pending: dict[str, Any] = {}
         self._evaluations: list[Evaluation] = []
         self._checkpoint: Checkpoint | None = None

@@ -225,10 +225,8 @@ class ConcentratedLikelihood:
             if prior is not None:
                 location, variance = prior.loc.to(log), prior.scale.to(log).square()
                 precision = precision + 1 / variance
-                counted = float(
-                    not isinstance(prior, LogarithmPrior)
-                )  # densities of x, not of log x
-                linear = linear + counted + (log - location) / variance
+                of_values = not isinstance(prior, LogarithmPrior)  # rather than of their logarithms
+                linear = linear + of_values + (log - location) / variance
         if not any(self._scale_priors):
             best = (least / max(size - 1, 1)).log()
         else:

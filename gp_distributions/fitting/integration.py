@@ -412,9 +412,8 @@ def _hyperparameters(kernel: Kernel) -> Iterator[tuple[str, torch.nn.Module]]:
     fixed = {
         p for part in kernel.modules() if isinstance(part, Distance) for p in part.parameters()
     }
-    fixed |= {
-        part.raw_outputscale for part in outputscales[:1]
-    }  # relative to the variance among clouds
+    # The first outputscale follows from the variance among the clouds.
+    fixed |= {part.raw_outputscale for part in outputscales[:1]}
     for parameter, name in names.items():
         if parameter in fixed or not parameter.requires_grad:
             continue

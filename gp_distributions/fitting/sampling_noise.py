@@ -18,10 +18,13 @@ from gp_distributions.rows.layout import numbers_of
 
 # The smallest subsamples have this many atoms, the next twice as many, and so on, up to the bag size.
 _SMALLEST_SUBSAMPLE = 5
-# Maximum number of bags to subsample, which is enough to learn one number.
+# Ratios of equal sizes differ from one by rounding errors.
+_ROUNDING = 1e-9
+# Maximum number of bags to subsample, which is enough to learn two numbers.
 _MAX_BAGS = 256
-# Bounds of the share of the noise that is due to sampling.
-_SHARES = (1e-6, 1 - 1e-6)
+# Bounds of the share of the noise that is due to sampling, and of the power with which it grows: a
+# variance of order 1 / n, up to more than the square of a bias.
+_SHARES, _POWERS = (1e-6, 1 - 1e-6), (1.0, 3.0)
 
 
 def learn_sampling_noise(model: ExactGP, *, seed: int = 0) -> None:
@@ -33,8 +36,8 @@ def learn_sampling_noise(model: ExactGP, *, seed: int = 0) -> None:
     subsets of 5, 10, 20, ... of their atoms, :math:`m_{-i}` and :math:`v_{-i}` the posterior mean and
     variance without bag :math:`i`, and :math:`r` the typical size over that of a subset. Then
 
-    .. math:: c = \arg\max_c \sum_{(i, P) \in S}
-        \log N\big(y_i;\; m_{-i}(P),\; v_{-i}(P) + (\sigma^2 + c) + c\, (r(P) - 1)\big).
+    .. math:: c, p = \arg\max_{c, p} \sum_{(i, P) \in S}
+        \log N\big(y_i;\; m_{-i}(P),\; v_{-i}(P) + (\sigma^2 + c) + c\, (r(P)^p - 1)\big).
 
     The sum stays, and so do predictions for bags of that size. The model is left as it is if its bags
     have several sizes, of which the marginal likelihood has learned; if :math:`c` does not require a
@@ -63,23 +66,32 @@ def learn_sampling_noise(model: ExactGP, *, seed: int = 0) -> None:
         return
     with torch.no_grad():
         rows, targets = compared_rows(model), model.train_targets
-        if bool((likelihood.ratios(rows) != 1).any()) or len(targets.unique()) < 2:
+        unlike = (likelihood.ratios(rows) - 1).abs() > _ROUNDING
+        if bool(unlike.any()) or len(targets.unique()) < 2:
             return
         bag, subsets = _subsets(likelihood, training_rows(model).detach(), seed)
-        excess = likelihood.ratios(subsets) - 1
-        if not excess.any():
+        likelihood.power.fill_(1)
+        ratios = likelihood.ratios(subsets)
+        if not (ratios > 1 + _ROUNDING).any():
             return
         errors, variance = _left_out(model, rows, bag, subsets)
         total = likelihood.noise + likelihood.sampling_noise
-    logs = {"share": torch.full_like(total, math.log(0.5)).requires_grad_()}
+    logs = {
+        "share": torch.full_like(total, math.log(0.5)).requires_grad_(),
+        "power": torch.full_like(total, math.log(1.5)).requires_grad_(),
+    }
 
     def loss() -> Tensor:
+        excess = ratios ** logs["power"].exp() - 1
         each = variance + total * (1 + logs["share"].exp() * excess)
         return 0.5 * (each.log() + errors.square() / each).mean(-1).sum()
 
-    low, high = map(math.log, _SHARES)
+    ends = {"share": _SHARES, "power": _POWERS}
     with torch.enable_grad():
-        minimise(loss, logs, {"share": (low, high)})
+        minimise(
+            loss, logs, {n: (math.log(low), math.log(high)) for n, (low, high) in ends.items()}
+        )
+    likelihood.power.copy_(logs["power"].detach().exp())
     share = logs["share"].detach().exp()
     likelihood.sampling_noise = share * total
     least = likelihood.noise_covar.raw_noise_constraint.lower_bound

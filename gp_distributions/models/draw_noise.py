@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from botorch.sampling.qmc import NormalQMCEngine
 from gpytorch.constraints import Interval
-from gpytorch.distributions import MultivariateNormal
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 from gpytorch.priors import Prior
 from linear_operator.operators import DiagLinearOperator
@@ -16,7 +15,7 @@ from torch import Tensor
 from gp_distributions.distances.embedded_rows import Rows
 from gp_distributions.kernels.expected_kernel import ExpectedKernel
 from gp_distributions.measures.gaussians import symmetric_root
-from gp_distributions.models.sampling_noise import RowNoiseLikelihood
+from gp_distributions.models.sampling_noise import ReadsRows, RowNoiseLikelihood
 from gp_distributions.rows.clouds import join_rows, split_rows
 from gp_distributions.rows.layout import join_gaussians, normalized, split_gaussians
 
@@ -76,7 +75,7 @@ class DrawNoiseLikelihood(RowNoiseLikelihood):
         return self.noise + variance_within(self.kernel, rows)
 
 
-class AddedNoiseLikelihood(FixedNoiseGaussianLikelihood):
+class AddedNoiseLikelihood(ReadsRows, FixedNoiseGaussianLikelihood):
     r"""Gaussian noise that is learned beside known variances, :math:`a + v_i`.
 
     The errors of the targets are known, and :math:`a` is what the function leaves of them. Of draws,
@@ -100,13 +99,6 @@ class AddedNoiseLikelihood(FixedNoiseGaussianLikelihood):
         learned: Any = {"noise_prior": noise_prior, "noise_constraint": noise_constraint}
         super().__init__(noise, learn_additional_noise=True, **learned)
         self.kernel = kernel
-
-    def marginal(
-        self, function_dist: MultivariateNormal, *params: Any, **kwargs: Any
-    ) -> MultivariateNormal:
-        """Return the distribution of noisy observations, given that of the function."""
-        rows = getattr(function_dist, "rows", None)
-        return super().marginal(function_dist, *(params if rows is None else (rows,)), **kwargs)
 
     def _shaped_noise_covar(
         self, base_shape: torch.Size, *params: Any, **kwargs: Any

@@ -24,7 +24,18 @@ _NO_BATCH = torch.Size()
 _SAMPLING = -4.0, 2.0
 
 
-class RowNoiseLikelihood(GaussianLikelihood):
+class ReadsRows(Likelihood):
+    """A likelihood whose noise depends on the rows that the distributions of a model carry."""
+
+    def marginal(
+        self, function_dist: MultivariateNormal, *params: Any, **kwargs: Any
+    ) -> MultivariateNormal:
+        """Return the distribution of noisy observations, given that of the function."""
+        rows = getattr(function_dist, "rows", None)
+        return super().marginal(function_dist, *(params if rows is None else (rows,)), **kwargs)
+
+
+class RowNoiseLikelihood(ReadsRows, GaussianLikelihood):
     """Gaussian noise with a variance for each row, which a subclass computes.
 
     Call the likelihood with the rows, ``likelihood(distribution, rows)``. They may be omitted for
@@ -34,13 +45,6 @@ class RowNoiseLikelihood(GaussianLikelihood):
     def variances(self, rows: Rows) -> Tensor:
         """Compute the noise variances of ``batch_shape x N x width`` rows, ``batch_shape x N``."""
         raise NotImplementedError
-
-    def marginal(
-        self, function_dist: MultivariateNormal, *params: Any, **kwargs: Any
-    ) -> MultivariateNormal:
-        """Return the distribution of noisy observations, given that of the function."""
-        rows = getattr(function_dist, "rows", None)
-        return super().marginal(function_dist, *(params if rows is None else (rows,)), **kwargs)
 
     def _shaped_noise_covar(
         self, base_shape: torch.Size, *params: Any, **kwargs: Any
@@ -61,10 +65,12 @@ class SamplingNoiseLikelihood(RowNoiseLikelihood):
 
     The noise variance of an observation of a bag of :math:`n` atoms is
 
-    .. math:: \sigma^2 + c\, \bar n / n,
+    .. math:: \sigma^2 + c\, (\bar n / n)^p,
 
     where :math:`\bar n` is the geometric mean of the sizes of the training bags. An average over the
-    atoms of a bag has a variance of order :math:`1 / n`, which the second term models. For weighted
+    atoms of a bag has a variance of order :math:`1 / n`, so that :math:`p = 1`. If all training bags
+    have one size, subsets of their atoms say how much faster the noise grows, with what else a small
+    bag loses, such as a bias. For weighted
     atoms, :math:`n` is the squared sum of weights divided by the sum of squared weights. Equal atoms
     count apart: split an atom into two, and the bag is one larger. Use this likelihood only for bags of
     independent samples: pixels and pieces of a curve are not samples.
@@ -113,6 +119,8 @@ class SamplingNoiseLikelihood(RowNoiseLikelihood):
         self.dim = dim
         self._typical: Tensor
         self.register_buffer("_typical", torch.tensor(typical, dtype=torch.float64))
+        self.power: Tensor
+        self.register_buffer("power", torch.ones(*batch_shape, 1, dtype=torch.float64))
         self.active_dims: Columns = (
             active_dims
             if active_dims is None or isinstance(active_dims, Slots)
@@ -155,11 +163,11 @@ class SamplingNoiseLikelihood(RowNoiseLikelihood):
         return self.noise + self.sampling_noise * self.ratios(rows)
 
     def ratios(self, rows: Rows) -> Tensor:
-        """Compute the typical size over that of each bag of ``batch_shape x N x width`` rows."""
+        """Compute the sampling noise of each bag of ``batch_shape x N x width`` rows over ``c``."""
         held = embedded(rows)
         key = "effective sizes", self.dim, self.active_dims
         sizes = held.derived(key, lambda: self._sizes(drop_copies(held.rows)))
-        return self._typical.to(sizes) / sizes
+        return (self._typical.to(sizes) / sizes) ** self.power.to(sizes)
 
     def _sizes(self, rows: Tensor) -> Tensor:
         clouds = select_columns(rows, self.active_dims)

@@ -74,6 +74,11 @@ def test_searches() -> None:
     assert not torch.equal(first, second)
 
 
+def test_other_names_are_refused() -> None:
+    with pytest.raises(TypeError, match='Expected acquisition as "thompson" or a function'):
+        ShapeOptimizer(PoolSearch(CLOUDS), acquisition="ucb")  # type: ignore[arg-type]
+
+
 def test_one_objective_without_constraints() -> None:
     optimizer = ShapeOptimizer(
         PoolSearch(CLOUDS), acquisition="thompson", constraints=1, initial=3, restarts=0

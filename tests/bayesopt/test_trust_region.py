@@ -8,7 +8,7 @@ import torch
 from cases import ellipse_value, ellipses
 from torch import Tensor
 
-from gp_distributions import DesignSearch, ShapeOptimizer
+from gp_distributions import DesignSearch, MixedSearch, ShapeOptimizer
 from gp_distributions.bayesopt import Decoder
 from gp_distributions.bayesopt.trust_region import region, side_after
 
@@ -54,6 +54,8 @@ def test_a_search_stays_near_the_best_and_goes_on(tmp_path: Path) -> None:
     torch.testing.assert_close(again.ask(), optimizer.ask(), rtol=1e-12, atol=0)
     with pytest.raises(ValueError, match="one objective with a trust region, got 2"):
         ShapeOptimizer(search(trust_region=True), objectives=2)
+    with pytest.raises(ValueError, match="Part 'shape': expected a search without a trust region"):
+        MixedSearch(shape=search(trust_region=True), speed=(1.0, 2.0))
 
 
 def ellipse_value_of(design: Tensor) -> float:

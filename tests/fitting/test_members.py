@@ -63,6 +63,25 @@ def test_many_shapes_have_members_and_few_are_integrated(chosen: DistributionGP)
     assert len(few.members) > 10
 
 
+def test_members_of_many_shapes_are_fitted_to_a_subset(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the isotropic kernel is fitted to all of them."""
+    sizes: dict[bool, set[int]] = {True: set(), False: set()}
+    loss = ascent.Ascent.loss
+
+    def noted(self: ascent.Ascent, mll: Any, *known: Any) -> torch.Tensor:
+        kernel = mll.model.covar_module.base_kernel
+        sizes[kernel.is_ard].add(mll.model.train_targets.shape[-1])
+        return loss(self, mll, *known)
+
+    monkeypatch.setattr(ascent.Ascent, "loss", noted)
+    monkeypatch.setattr(ascent, "LARGE", 50)
+    monkeypatch.setattr(ascent, "SUBSET", 40)
+    X, y = blobs(60)
+    model = fit(DistributionGP(X, y), restarts=0, progress=False)
+    assert sizes == {True: {40}, False: {40, 60}}
+    assert [member.train_targets.shape[-1] for member in model.members] == [60] * 3
+
+
 def test_averages_over_atoms_are_linear() -> None:
     generator = torch.Generator().manual_seed(0)
     kinds = torch.rand(120, 3, generator=generator).double()

@@ -237,12 +237,13 @@ class TestLearning:
             found = _left_out(model, model.compared_rows, bags, subsets)
         torch.testing.assert_close(torch.stack(found), torch.cat(expected, -1))
 
-    def test_one_size(self) -> None:
+    @pytest.mark.parametrize("size", [40, 50])  # exp(log(50)) is not 50
+    def test_one_size(self, size: int) -> None:
         """Predictions at that size do not change."""
-        X, y = samples(60, 40, seed=0)
+        X, y = samples(60, size, seed=0)
         model = DistributionGP(X, y, make_kernel(), sampling_noise=True)
         others = {n: p.clone() for n, p in model.named_parameters() if "noise" not in n}
-        same, _ = samples(200, 40, seed=1)
+        same, _ = samples(200, size, seed=1)
         smaller, smaller_y = samples(200, 5, seed=1)
         before = [model.predict(each) for each in (same, smaller)]
         learn_sampling_noise(model)
