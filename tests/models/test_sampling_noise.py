@@ -237,7 +237,7 @@ class TestLearning:
             found = _left_out(model, model.compared_rows, bags, subsets)
         torch.testing.assert_close(torch.stack(found), torch.cat(expected, -1))
 
-    @pytest.mark.parametrize("size", [40, 50])  # exp(log(50)) is not 50
+    @pytest.mark.parametrize("size", [42, 50])  # of 50, the geometric mean is rounded
     def test_one_size(self, size: int) -> None:
         """Predictions at that size do not change."""
         X, y = samples(60, size, seed=0)
@@ -246,7 +246,9 @@ class TestLearning:
         same, _ = samples(200, size, seed=1)
         smaller, smaller_y = samples(200, 5, seed=1)
         before = [model.predict(each) for each in (same, smaller)]
+        assert not learned(model)
         learn_sampling_noise(model)
+        assert learned(model)
         for name, value in others.items():
             assert torch.equal(model.get_parameter(name), value)
         assert not model.training
@@ -309,6 +311,25 @@ class TestLearning:
         std = fit(model, restarts=0).predict(ROWS[30:])[1]
         assert bool((std > 0).all())
         assert model.likelihood.sampling_noise.item() > 0
+
+
+def learned(model: DistributionGP) -> bool:
+    """Whether the density of targets left out, given subsets of their bags, is at its largest."""
+    (rows,) = model.train_inputs
+    bags, subsets = _subsets(model.likelihood, rows, seed=0)
+    with torch.no_grad():
+        errors, variance = _left_out(model, model.compared_rows, bags, subsets)
+        power, ratios = model.likelihood.power, model.likelihood.ratios(subsets)
+        c = model.likelihood.sampling_noise.detach()
+        total = model.likelihood.noise.detach() + c
+
+        def loss(factor: float, more: float) -> float:
+            excess = ratios ** ((power + more) / power) - 1
+            each = variance + total + factor * c * excess
+            return float((each.log() + errors.square() / each).mean())
+
+        others = [loss(*each) for each in ((0.8, 0.0), (1.0, 0.2), (0.7, 0.2))]  # within bounds
+    return loss(1.0, 0.0) < min(others)
 
 
 def samples(num: int, size: int, seed: int) -> tuple[PointClouds, Tensor]:
