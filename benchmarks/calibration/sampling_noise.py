@@ -68,8 +68,8 @@ TARGETS = tuple(
         f"sampling noise, {data}, trained on {text}: {figure}",
         target,
         judged(f"{data}, trained on {sizes}", tested, low, high),
-        "A variance of c / n is that of averages. What these targets lose by few points, their own bias "
-        "included, grows faster, and bags of one size say of others only what subsets of them show.",
+        "From bags of several sizes, the marginal likelihood learns a variance of c / n, that of "
+        "averages; what these targets lose by few points, a bias included, grows faster.",
         asked=data == "airfoils" and tested in ("each", "5"),
     )
     for data in ("toy A", "toy B", "airfoils")

@@ -32,7 +32,7 @@ from gp_distributions import (
     save,
 )
 from gp_distributions.distances.embedded_rows import EmbeddedRows
-from gp_distributions.models import PoissonRateLikelihood
+from gp_distributions.models import PoissonRateLikelihood, variational_gp
 from gp_distributions.models.choice import Choice
 from gp_distributions.warnings import ConvergenceWarning
 
@@ -132,11 +132,17 @@ def test_posterior_is_that_of_the_strategy_of_gpytorch(num_inducing: int) -> Non
     strategy = model.variational_strategy
     assert len(strategy.inducing_points) == num_inducing
 
+    with torch.no_grad():  # the same jitter, relative to the variance of the prior
+        variances = model.covar_module(strategy.inducing_points, diag=True)
+    jitter = variational_gp._JITTER * variances.mean().item()
+
     class Bare(ApproximateGP):
         def __init__(self) -> None:
             q = strategy._variational_distribution
             bare = VariationalStrategy(
-                self, strategy.inducing_points, q, learn_inducing_locations=False, jitter_val=1e-7
+                *(self, strategy.inducing_points, q),
+                learn_inducing_locations=False,
+                jitter_val=jitter,
             )
             bare.variational_params_initialized.fill_(1)
             super().__init__(bare)
@@ -147,9 +153,9 @@ def test_posterior_is_that_of_the_strategy_of_gpytorch(num_inducing: int) -> Non
     rows = bags()[0][TEST].pack()
     with torch.no_grad(), settings.fast_computations(False, False, False):
         expected, found = Bare().eval()(rows), model(rows)
-        torch.testing.assert_close(found.mean, expected.mean, rtol=0, atol=1e-3)
+        torch.testing.assert_close(found.mean, expected.mean, rtol=0, atol=1e-8)
         torch.testing.assert_close(
-            found.covariance_matrix, expected.covariance_matrix, rtol=0, atol=1e-3
+            found.covariance_matrix, expected.covariance_matrix, rtol=0, atol=1e-4
         )
         mean, variance = (each.squeeze(-1) for each in model.latent_marginals(EmbeddedRows(rows)))
         torch.testing.assert_close(mean, found.mean)
