@@ -105,12 +105,12 @@ def _left_out(
     given, kernel = model.conditioned(), model.covar_module
     to_train = covariance(kernel, subsets, rows)
     fitted, explained = given.marginals(to_train)
-    weights = given.weights(to_train).gather(-1, bag[:, None].expand(*to_train.shape[:-1], 1))
+    weights = given.weights_of(bag, to_train)
     precision = given.precision[..., bag]
     mean = model.mean_module(subsets.rows) + fitted
-    mean = mean - weights.squeeze(-1) * given.mean_cache[..., bag] / precision
+    mean = mean - weights * given.mean_cache[..., bag] / precision
     variance = covariance(kernel, subsets, diag=True) - explained
-    variance = variance + weights.squeeze(-1).square() / precision
+    variance = variance + weights.square() / precision
     return model.train_targets[..., bag] - mean, variance.clamp_min(0)
 
 

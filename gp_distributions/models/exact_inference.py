@@ -162,10 +162,17 @@ class Conditioned:
             explained = explained - free @ free.mT
         return fitted, explained
 
-    def weights(self, to_train: Tensor) -> Tensor:
-        """Return the weights of errors of training targets in predicted means, ``... x N x T``."""
-        found = to_train @ self.inverse @ self.inverse.mT
-        return found + self._free(to_train) @ self._basis if self.integrates_level else found
+    def weights_of(self, index: Tensor, to_train: Tensor) -> Tensor:
+        """Return the weight of the error of one training target in each predicted mean, ``... x N``.
+
+        Args:
+            index: The number of the training cloud for each of the ``N`` others.
+            to_train: As for :meth:`marginals`.
+        """
+        found = ((to_train @ self.inverse) * self.inverse[..., index, :]).sum(-1)
+        if self.integrates_level:
+            found = found + (self._free(to_train) * self._basis[..., index].mT).squeeze(-1)
+        return found
 
     def of_errors(self, errors: Tensor) -> Conditioned:
         """Return the same prior conditioned on other targets, ``... x T``."""
