@@ -222,6 +222,8 @@ class PoolDistance(DistanceWrapper):
                 continue
             squared = known.squared[asked.indices]
             found = squared[:, None, second]
+            if rows_of(x1).dim() == 2:  # the candidates as rows of one matrix
+                return found.flatten(0, 1)
             if first.any():
                 fixed = known.between[first][:, second] if second.any() else 0
                 found = found * (first == 0)[:, None] + squared[:, first, None] * (second == 0)
@@ -305,7 +307,7 @@ class Candidates:
         self._memory = memory
         self._base = base
         self._centre = rows.new_zeros(())
-        self._kept: list[tuple[Tensor, Tensor]] = []
+        self._kept: tuple[Tensor, Tensor] | None = None
         self._numbers: dict[bytes, int] = {}
         self._others = self.rows[:0]
         self._points: list[Tensor] = []
@@ -351,13 +353,13 @@ class Candidates:
 
     def features_of(self, indices: Tensor) -> Tensor:
         """Return the features of some candidates, ``n x D``."""
-        if self.distance.ard_num_dims:
+        if self.distance.ard_num_dims or self._kept is None:
             return self.features[indices]
-        return torch.cat([found for found, _ in self._kept])[indices] + self._centre
+        return self._kept[0][indices].add_(self._centre)
 
     def holds(self, places: Tensor) -> bool:
         """Whether features of candidates alone are asked for, and kept."""
-        return bool(self._kept) and self.distance.euclidean and not bool(places.any())
+        return self._kept is not None and self.distance.euclidean and not bool(places.any())
 
     def features_at(self, places: Tensor) -> Tensor:
         """Return the features of the clouds of ``M`` numbers, ``M x D``, zero for candidates."""
@@ -375,19 +377,26 @@ class Candidates:
 
     def _blocks(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield features of the candidates and their squared norms, and keep them if there is memory."""
-        if self._kept:
-            yield from self._kept
+        if self._kept is not None:
+            yield from zip(*(each.split(_BLOCK) for each in self._kept), strict=True)
             return
-        kept: list[tuple[Tensor, Tensor]] = []
-        for number, found in enumerate(self._represented()):
+        number, kept = 0, None
+        for found in self._represented():
             if self.distance.euclidean:
                 if not number:
                     self._centre = found.mean(0)  # close to all features, which preserves digits
                 found = found - self._centre
-            block = found, torch.einsum("nd,nd->n", found, found)
+            norms = torch.einsum("nd,nd->n", found, found)
+            yield found, norms
             if len(self.rows) * found[0].nbytes <= self._memory:
-                kept.append(block)
-            yield block
+                if kept is None:
+                    kept = (
+                        found.new_empty(len(self.rows), found.shape[-1]),
+                        self.squared.new_empty(len(self.rows)),
+                    )
+                place = slice(number, number + len(found))
+                kept[0][place], kept[1][place] = found, norms
+            number += len(found)
         self._kept = kept
 
     def _represented(self) -> Iterator[Tensor]:
