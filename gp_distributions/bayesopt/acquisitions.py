@@ -26,7 +26,6 @@ from torch import Tensor
 
 from gp_distributions.models.regression import Regression
 
-
 # Random features of the prior of a sample path: half of BoTorch's default, as most time goes into them.
 _NUM_FEATURES = 512
 

@@ -18,6 +18,7 @@ from botorch.utils.sampling import draw_sobol_samples
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
+from gp_distributions.bayesopt.acquisitions import ThompsonSampling
 from gp_distributions.bayesopt.decoder import Decoder, ShapeDecoder, decodable
 from gp_distributions.bayesopt.free_shapes import (
     Penalty,
@@ -29,7 +30,7 @@ from gp_distributions.bayesopt.free_shapes import (
 from gp_distributions.bayesopt.parts import Box, ContinuousPart, FinitePart, Plain, Search, shuffled
 from gp_distributions.bayesopt.pool import Asked, Pool, optimize_over_pool
 from gp_distributions.bayesopt.priors import covariate_lengthscale_priors
-from gp_distributions.bayesopt.proposing import one_by_one
+from gp_distributions.bayesopt.proposing import climb, one_by_one
 from gp_distributions.bayesopt.trust_region import region, side_after
 from gp_distributions.kernels.default import default_distance
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
@@ -42,6 +43,8 @@ from gp_distributions.rows.layout import Block, Columns
 
 # Random designs whose shapes are known to default models.
 _KNOWN = 200
+# Designs at which sample paths are evaluated, half of them around the best one.
+_FOR_PATHS = 1024
 # Options of optimize_acqf. Perturbations with the default sigma, a thousandth of the range between the
 # bounds, are too small to leave the nearest maximum.
 _AROUND_BEST = {"sample_around_best": True, "sample_around_best_sigma": 0.1}
@@ -306,7 +309,12 @@ class DesignSearch(Box, Search):
     def optimize(
         self, acquisition: AcquisitionFunction, q: int, taken: Plain, best: Plain, seed: int
     ) -> list[list[float]]:
-        """Finds designs with ``optimize_acqf``, and takes the best of those that do not fold."""
+        """Finds designs with ``optimize_acqf``, and takes the best of those that do not fold.
+
+        Sample paths are evaluated at the same designs, and each is maximised from its best one.
+        """
+        if isinstance(acquisition, ThompsonSampling):
+            return self._maximise_paths(acquisition, q, best, seed)
         options: dict[str, Any] = {
             "num_restarts": self.num_restarts,
             "raw_samples": self.raw_samples,
@@ -334,6 +342,28 @@ class DesignSearch(Box, Search):
             return chosen
 
         return one_by_one(acquisition, q, find, self.inputs)
+
+    def _maximise_paths(
+        self, acquisition: ThompsonSampling, q: int, best: Plain, seed: int
+    ) -> list[list[float]]:
+        """Returns the best of many designs on each path, moved uphill."""
+        anywhere = draw_sobol_samples(self.bounds, _FOR_PATHS // 2, 1, seed=seed)
+        step = _AROUND_BEST["sample_around_best_sigma"] * (self.bounds[1] - self.bounds[0])
+        near = (self.inputs(best[:1]) + step * torch.randn_like(anywhere)).clamp(*self.bounds)
+        X = torch.cat([anywhere, near])
+        folds = getattr(self.input_transform, "folds", lambda designs: designs[:, 0] > torch.inf)
+        X = X[~folds(X.squeeze(-2))]
+        with torch.no_grad():
+            starts = X[acquisition.values(X)[:, :q].argmax(0)].squeeze(-2)
+        # The last column is the number of the path.
+        states = torch.cat([starts, torch.arange(q).to(starts).unsqueeze(-1)], dim=-1)
+
+        def value(states: Tensor) -> Tensor:
+            paths = acquisition.values(states[..., :-1])
+            return paths.gather(-1, states[:, 0, -1:].long()).squeeze(-1)
+
+        found = climb(value, states, self.moving, self.limits, 100)[0][:, :-1]
+        return torch.where(folds(found).unsqueeze(-1), starts, found).tolist()
 
     def show(self, candidate: list[float]) -> Tensor:
         """Returns the design as a tensor."""

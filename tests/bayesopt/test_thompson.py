@@ -11,6 +11,7 @@ from gp_distributions import (
     PointClouds,
     PoolSearch,
     ShapeOptimizer,
+    SlicedWassersteinKernel,
     fit,
 )
 from gp_distributions.bayesopt import Decoder, Pool, optimize_over_pool
@@ -57,6 +58,26 @@ def test_paths_have_the_moments_of_the_posterior(model: DistributionGP) -> None:
     # Up to sampling errors, and those of random features.
     torch.testing.assert_close(values.mean(0), mean, rtol=0, atol=0.1 * float(std.max()))
     torch.testing.assert_close(values.std(0), std, rtol=0.15, atol=0)
+
+
+def test_designs_maximise_the_paths() -> None:
+    bounds = torch.tensor([[0.1, 0.1], [1.0, 1.0]], dtype=torch.float64)
+    search = DesignSearch(Decoder(ellipses), bounds)
+    designs = search.inputs(search.initial(8, 0))
+    values = torch.tensor([ellipse_value(design) for design in designs], dtype=torch.float64)
+    kernel = SlicedWassersteinKernel(2)
+    model = DistributionGP(designs, values, kernel, input_transform=search.input_transform)
+    fit(model, restarts=0)
+    torch.manual_seed(0)
+    acquisition = ThompsonSampling(model, 3)
+    found = search.inputs(search.optimize(acquisition, 3, [], designs.tolist(), 0))
+    grid = torch.cartesian_prod(*torch.linspace(0.1, 1.0, 41, dtype=torch.float64).expand(2, -1))
+    with torch.no_grad():
+        best = acquisition.values(found.unsqueeze(-2)).diagonal()
+        low, high = acquisition.values(grid.unsqueeze(-2)).aminmax(dim=0)
+    assert ((bounds[0] <= found) & (found <= bounds[1])).all()
+    # The largest of several maxima may not be the one above the best of random designs.
+    assert (best >= high - 0.01 * (high - low)).all()
 
 
 def test_searches() -> None:
