@@ -299,7 +299,8 @@ def stays_at_start(model: ExactGP) -> bool:
     The model, which is free to learn that, then stays at its start but for the mean.
     """
     targets = model.train_targets
-    return has_concentrated(model) and bool((targets == targets[..., :1]).all())
+    equal = bool((targets == targets[..., :1]).all())
+    return equal and has_concentrated(model) and model.integrates_level
 
 
 def _at_targets(ascent: Ascent, start: list[Tensor]) -> Maximum:

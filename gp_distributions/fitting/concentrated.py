@@ -10,7 +10,7 @@ from botorch.optim.utils.model_utils import get_parameters_and_bounds
 from gpytorch.constraints import Positive
 from gpytorch.kernels import ScaleKernel
 from gpytorch.likelihoods import GaussianLikelihood
-from gpytorch.means import ConstantMean
+from gpytorch.means import ZeroMean
 from gpytorch.priors import LogNormalPrior
 from linear_operator.utils.errors import NanError
 from scipy.special import wrightomega
@@ -56,7 +56,8 @@ class ConcentratedLikelihood:
         q = (y - m 1)^\top M^{-1} (y - m 1),
 
     where :math:`p_j` are the priors of the noise, and of the outputscale, whose ratio is one over the
-    mean of the variances without it. If they are log-normal with locations :math:`\mu_j` and scales
+    mean of the variances without it. With a mean of zero, :math:`m = 0` and :math:`T` takes the place of
+    :math:`T - 1`. If they are log-normal with locations :math:`\mu_j` and scales
     :math:`\sigma_j`, then :math:`u = \log s` solves :math:`a + b u = q e^{-u} / 2` with
 
     .. math::
@@ -88,6 +89,9 @@ class ConcentratedLikelihood:
         self._rows = model.compared_rows
         self._fixed = FixedCovariance(self._base, self._rows)
         targets = model.train_targets.double()
+        self._has_level = model.integrates_level
+        # Number of contrasts of targets that do not depend on the level.
+        self._contrasts = targets.shape[-1] - self._has_level
         self._columns = torch.stack([targets, torch.ones_like(targets)], dim=-1)
         self._samples = isinstance(likelihood, SamplingNoiseLikelihood)
         shares = [torch.ones_like(targets)]
@@ -113,7 +117,8 @@ class ConcentratedLikelihood:
             least = math.log(_RATIOS[variances.dtype])
             self._log_ratio = ratios.log().clamp_min(least).requires_grad_()
         parameters, self.bounds = get_parameters_and_bounds(model, requires_grad=True)
-        solved_by = [kernel.raw_outputscale, noise.raw_noise, model.mean_module.raw_constant]
+        solved_by = [kernel.raw_outputscale, noise.raw_noise]
+        solved_by += [model.mean_module.raw_constant] if self._has_level else []
         solved_by += [likelihood.raw_sampling_noise] if self._samples else []
         self.parameters = {"log_ratio": self._log_ratio} | {
             name: value
@@ -125,24 +130,27 @@ class ConcentratedLikelihood:
     def __call__(self) -> Tensor:
         """Return the likelihood plus the log densities of the priors, divided by ``T``."""
         covariances, unit = self._covariances()
-        size = covariances.shape[-1]
         noise = (self._log_ratio.exp().unsqueeze(-1) * self._shares).sum(-2)
         forms, logdet = quadratic_forms(self._columns, covariances, noise)
-        mean = forms[..., 0, 1] / forms[..., 1, 1]
-        errors = forms[..., 0, 0] - forms[..., 0, 1] * mean
+        errors = forms[..., 0, 0]
+        if self._has_level:
+            level = forms[..., 0, 1] / forms[..., 1, 1]
+            errors = errors - forms[..., 0, 1] * level
+            logdet = logdet + forms[..., 1, 1].log()
+            self._set_level(level)
         # Logarithms of the outputscale and of the parts of the noise, for s = 1.
         logs = torch.cat([-unit.log().unsqueeze(-1), self._log_ratio], dim=-1)
         log_scale = self._log_scale(errors, logs.detach())
         values = (log_scale.unsqueeze(-1) + logs).exp()
-        self._set(mean, values)
-        normal = (size - 1) * (log_scale + math.log(2 * math.pi)) + errors * (-log_scale).exp()
-        total = -0.5 * (normal + logdet + forms[..., 1, 1].log()).sum()
+        self._set(values)
+        normal = self._contrasts * (log_scale + math.log(2 * math.pi))
+        total = -0.5 * (normal + errors * (-log_scale).exp() + logdet).sum()
         for prior, value in zip(self._scale_priors, values.unbind(-1), strict=True):
             if prior is not None:
                 total = total + prior.log_prob(value).sum()
         for prior, closure, module in self._priors:
             total = total + prior.log_prob(closure(module)).sum()
-        return total / size
+        return total / self._columns.shape[-2]
 
     @torch.no_grad()
     def curvature(self) -> list[Pair]:
@@ -220,7 +228,7 @@ class ConcentratedLikelihood:
                 f"Expected finite squared errors, got {errors.tolist()} at ratios of logarithms "
                 f"{logs.tolist()}."
             )
-        precision, linear = torch.zeros_like(least), torch.full_like(least, (size - 1) / 2)
+        precision, linear = torch.zeros_like(least), torch.full_like(least, self._contrasts / 2)
         for prior, log in zip(self._scale_priors, logs.unbind(-1), strict=True):
             if prior is not None:
                 location, variance = prior.loc.to(log), prior.scale.to(log).square()
@@ -228,7 +236,7 @@ class ConcentratedLikelihood:
                 of_values = not isinstance(prior, LogarithmPrior)  # rather than of their logarithms
                 linear = linear + of_values + (log - location) / variance
         if not any(self._scale_priors):
-            best = (least / max(size - 1, 1)).log()
+            best = (least / max(self._contrasts, 1)).log()
         else:
             power = linear / precision
             omega = wrightomega((power + (0.5 * least / precision).log()).numpy(force=True))
@@ -236,9 +244,12 @@ class ConcentratedLikelihood:
         return torch.where(best + log_ratio.detach() < self._lowest, self._lowest - log_ratio, best)
 
     @torch.no_grad()
-    def _set(self, mean: Tensor, values: Tensor) -> None:
+    def _set_level(self, level: Tensor) -> None:
+        self._model.mean_module.raw_constant.copy_(level)
+
+    @torch.no_grad()
+    def _set(self, values: Tensor) -> None:
         kernel, own = self._model.covar_module, self._noise
-        self._model.mean_module.raw_constant.copy_(mean)
         outputscale, noise, *rest = values.unbind(-1)
         kernel.raw_outputscale.copy_(
             kernel.raw_outputscale_constraint.inverse_transform(outputscale)
@@ -250,20 +261,19 @@ class ConcentratedLikelihood:
 
 
 def has_concentrated(model: Any) -> bool:
-    """Whether each output of a model learns a mean, an outputscale and its noise freely."""
+    """Whether each output learns an outputscale and its noise freely, and its mean too or not at all."""
     if not isinstance(model, DistributionGP) or type(model.likelihood) not in _LIKELIHOODS:
         return False
     kernel, mean, likelihood = model.covar_module, model.mean_module, model.likelihood
-    if type(kernel) is not ScaleKernel or type(mean) is not ConstantMean:
+    if type(kernel) is not ScaleKernel or not (model.integrates_level or type(mean) is ZeroMean):
         return False
     noise = likelihood.noise_covar
-    free = [kernel.raw_outputscale, mean.raw_constant, noise.raw_noise]
+    free = [kernel.raw_outputscale, noise.raw_noise, *mean.parameters()]
     own = [getattr(kernel, "outputscale_prior", None), getattr(noise, "noise_prior", None)]
     if isinstance(likelihood, SamplingNoiseLikelihood):
         free.append(likelihood.raw_sampling_noise)
         own.append(likelihood.sampling_noise_prior)
     transform = getattr(model, "input_transform", torch.nn.Identity())
-    with_prior = {id(module) for _, module, *_ in model.named_priors()}
     shape = model.train_targets.shape[:-1]
     return (
         kernel.base_kernel.batch_shape == shape
@@ -271,7 +281,6 @@ def has_concentrated(model: Any) -> bool:
         and all(
             parameter.requires_grad and parameter.numel() == shape.numel() for parameter in free
         )
-        and id(mean) not in with_prior
         and not hasattr(mean, "raw_constant_constraint")
         and math.isinf(noise.raw_noise_constraint.upper_bound)
         and type(kernel.raw_outputscale_constraint) is Positive

@@ -54,12 +54,15 @@ def elsewhere(model: DistributionGP) -> ConcentratedLikelihood:
     return concentrated
 
 
-@pytest.mark.parametrize("noise", ["prior", "free", "bags"])
+@pytest.mark.parametrize("noise", ["prior", "free", "bags", "zero mean"])
 @KERNELS
 def test_is_the_likelihood_at_its_maximum(distance: Distance, profile: str, noise: str) -> None:
     likelihood = GaussianLikelihood() if noise == "free" else None
+    mean = ZeroMean() if noise == "zero mean" else None
     bags = noise == "bags" or None
-    model = model_of(distance, profile, likelihood=likelihood, sampling_noise=bags)
+    model = model_of(
+        distance, profile, likelihood=likelihood, mean_module=mean, sampling_noise=bags
+    )
     assert has_concentrated(model)
     concentrated = elsewhere(model)
     found = concentrated()
@@ -154,18 +157,18 @@ def test_outputs_add_their_likelihoods(distance: Distance, profile: str) -> None
         torch.testing.assert_close(step * (step * expected).sum().sign(), expected)
 
 
-def test_is_for_one_freely_learned_mean_outputscale_and_noise() -> None:
+def test_is_for_freely_learned_outputscale_and_noise() -> None:
     rows = as_rows(CLOUDS)
     outputs = torch.stack([TARGETS, -TARGETS], dim=-1)
     fixed = model_of()
     fixed.covar_module.raw_outputscale.requires_grad_(False)
-    without_mean = model_of()
-    without_mean.mean_module = ZeroMean()
+    known_mean = model_of()
+    known_mean.mean_module.requires_grad_(False)
     for other in (
         DistributionGP(rows, outputs, ScaleKernel(DistributionKernel(SW))),
         model_of(train_Yvar=torch.full_like(TARGETS, 0.1)),
         fixed,
-        without_mean,
+        known_mean,
     ):
         assert not has_concentrated(other)
 
