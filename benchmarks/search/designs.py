@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -63,6 +66,11 @@ def gated_ratio(design: Tensor) -> float:
     outline = outlines_of(design[None])[0]
     half = len(outline) // 2
     thickness = float((outline[1:half, 1] - outline[half + 1 :, 1].flip(0)).max())
+    return gated(found, thickness)
+
+
+def gated(found: Mapping[str, Any], thickness: float) -> float:
+    """Return the ratio of lift to drag, times gates on NeuralFoil's confidence and on thickness."""
     confidence = float(np.squeeze(found["analysis_confidence"]))
     gate = 1 / (1 + np.exp((CONFIDENCE - confidence) / 0.02))
     gate /= 1 + np.exp((THICKNESS - thickness) / 0.005)

@@ -10,15 +10,13 @@ import numpy as np
 import torch
 from botorch.models.transforms.input import Normalize
 from botorch.models.utils.gpytorch_modules import get_covar_module_with_dim_scaled_prior
-from gpytorch.kernels import Kernel, MaternKernel, ScaleKernel
+from gpytorch.kernels import MaternKernel, ScaleKernel
 from torch import Tensor
 
 import gp_distributions as gd
-from benchmarks.harness import Row, progress
+from benchmarks.harness import progress
 from benchmarks.judging import Judge, Rows, find
-from benchmarks.search.designs import BOUNDS, decode, gated_ratio
-from benchmarks.shapes import ordinates, some_airfoils
-from gp_distributions.bayesopt import Decoder, DesignSearch, Pool, median_lengthscale_prior
+from benchmarks.search.designs import BOUNDS
 
 ATOMS = 128
 # What a search from a seed finds, by the name of a column.
@@ -61,56 +59,6 @@ def with_priors(X: Tensor, Y: Tensor) -> gd.DistributionGP:
     return gd.DistributionGP(X, Y, kernel, input_transform=Normalize(X.shape[-1], bounds=BOUNDS))
 
 
-DECODER = Decoder(decode)
-
-
-def on_shapes(X: Tensor, Y: Tensor, *, scaled: bool = True) -> gd.DistributionGP:
-    """A GP on decoded outlines with normals."""
-    kernel: Kernel = gd.SlicedWassersteinKernel(
-        4, profile="matern52", num_slices=50, num_quantiles=64
-    )
-    kernel = ScaleKernel(kernel) if scaled else kernel
-    return median_lengthscale_prior(gd.DistributionGP(X, Y, kernel, input_transform=DECODER))
-
-
-def design_search(model: Any, transform: Decoder | None, evaluations: int, seed: int) -> Outcome:
-    """Search the designs; the best value found."""
-    optimizer = gd.ShapeOptimizer(DesignSearch(transform, BOUNDS), model=model, seed=seed)
-    return {"value": optimizer.run(gated_ratio, evaluations, progress=False).best[1]}
-
-
-class AirfoilPool:
-    """Airfoils to search for the best lift to drag in so many evaluations."""
-
-    def __init__(self, size: int | None, evaluations: int) -> None:
-        foils = some_airfoils(size)
-        self.targets, self.evaluations = foils.lift_to_drag, evaluations
-        self.rank = np.argsort(np.argsort(-self.targets))
-        self.outlines = gd.PointClouds.from_curves(foils.outlines, atoms=ATOMS)
-        self.clouds = Pool(scaled(self.outlines))
-        self.ordinates = Pool(ordinates(foils.outlines))
-
-    def search(self, pool: Pool, model: Any, seed: int) -> Outcome:
-        """Search a pool with a model, or at random."""
-        place = gd.PoolSearch(pool)
-        if model == "random":
-            return self.outcome(place.initial(self.evaluations, seed))
-        optimizer = gd.ShapeOptimizer(place, model=model, initial=10, seed=seed)
-        optimizer.run(lambda i: float(self.targets[i]), self.evaluations, progress=False)
-        return self.outcome([evaluation.candidate for evaluation in optimizer.evaluations])
-
-    def outcome(self, order: list[int]) -> Outcome:
-        """Return when the top hundredth and the best were found, and the best value."""
-        ranks, hundredth = self.rank[order], round(len(self.targets) / 100)
-        hits = {"top": ranks < hundredth, "best": ranks == 0}
-        found = {
-            name: int(hit.argmax()) + 1 if hit.any() else self.evaluations
-            for name, hit in hits.items()
-        }
-        value = float(self.targets[order].max())
-        return {**found, "found": bool(hits["best"].any()), "value": value}
-
-
 def searched(
     task: str, ways: Mapping[str, Way], seeds: range
 ) -> Iterator[tuple[str, list[Outcome], float]]:
@@ -125,28 +73,6 @@ def searched(
 def column(found: list[Outcome], name: str) -> np.ndarray[Any, np.dtype[np.float64]]:
     """Return one figure of all searches."""
     return np.array([outcome[name] for outcome in found], dtype=float)
-
-
-def pool_rows(task: str, ways: Mapping[str, Way], seeds: range) -> list[Row]:
-    """Return a row for each way to search a pool."""
-    rows: list[Row] = []
-    for name, found, seconds in searched(task, ways, seeds):
-        top, best, value = (column(found, key) for key in ("top", "best", "value"))
-        rows.append(
-            {
-                "name": name,
-                "top_1pct_at": float(top.mean()),
-                "top_1pct_by_20": f"{sum(top <= 20)} of {len(seeds)}",
-                "best_at": float(best.mean()),
-                "best_found": f"{sum(outcome['found'] for outcome in found)} of {len(seeds)}",
-                "top_1pct_each": " ".join(f"{each:.0f}" for each in top),
-                "best_each": " ".join(f"{each:.0f}" for each in best),
-                "value": float(value.mean()),
-                "value_std": float(value.std()),
-                "seconds": seconds,
-            }
-        )
-    return rows
 
 
 def count_of(column: str, least: int, name: str) -> Judge:
