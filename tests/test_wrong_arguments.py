@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from gp_distributions.metrics import calibration
 
 CLOUDS = gd.PointClouds(np.random.default_rng(0).normal(size=(6, 4, 2)))
 TIMES = pd.DataFrame({"bag": [1, 2], "t": pd.date_range("2020", periods=2)})
+SHAPE = SimpleNamespace(__geo_interface__={"type": "LineString", "coordinates": [(0.0, 0.0)]})
 DAYS = r"times to days by .* pandas\.Timedelta\('1D'\)"
 
 
@@ -58,8 +60,9 @@ def model() -> gd.DistributionGP:
             "once in .* got 'a'",
         ),
         (lambda: gd.EmbeddingTransformer().fit([]), "at least one sample, got an empty list"),
+        (lambda: gd.Fourier("2"), "dim: expected an integer >= 1, got '2'"),
     ],
-    ids=range(19),
+    ids=range(20),
 )
 def test_errors_of_the_package(call: Callable[[], Any], message: str) -> None:
     with pytest.raises((TypeError, ValueError, IndexError), match=message):
@@ -102,6 +105,8 @@ def test_transforms_of_columns_on_rows(X: Any, sparse: bool, transform: Any) -> 
         (lambda: gd.measures.surroundings([CLOUDS.points[0]]), "PointClouds, got list. Convert"),
         (lambda: gd.mixed_kernel(CLOUDS), "MixedInputs or MixedEncoding, got PointClouds"),
         (lambda: gd.save([model()], "model.gp"), "got list"),
+        (lambda: gd.MMDKernel(2)(CLOUDS), r"got PointClouds\. Pass clouds\.pack\(\)"),
+        (lambda: model().predict([SHAPE]), r"shapes with PointClouds\.from_curves"),
         (
             lambda: gd.diagnose(CLOUDS, gd.MMDKernel(2)),
             "Expected a GPyTorch kernel, got PointClouds",
@@ -138,7 +143,7 @@ def test_transforms_of_columns_on_rows(X: Any, sparse: bool, transform: Any) -> 
             "got 'first'",
         ),
     ],
-    ids=range(21),
+    ids=range(23),
 )
 def test_first_mistakes(call: Callable[[], Any], message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
