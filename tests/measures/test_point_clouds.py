@@ -386,22 +386,6 @@ def test_the_index_is_along_the_last_batch_axis():
     assert len(list(made)) == len(made) == 4
 
 
-@pytest.mark.parametrize(
-    ("index", "error", "message"),
-    [
-        (6, IndexError, "index 6 is out of bounds .* size 6"),
-        ([0, -7], IndexError, "index -7 is out of bounds .* size 6"),
-        ([True, False], IndexError, "axis is 6 but size of .* boolean axis is 2"),
-        ((0, 1), IndexError, "too many indices"),
-        ("a", IndexError, "got 'a'"),
-    ],
-)
-def test_invalid_indices_are_refused(index, error, message):
-    made = PointClouds(np.zeros((6, 2, 1)))
-    with pytest.raises(error, match=message):
-        made[index]
-
-
 # Resampling
 
 
