@@ -61,31 +61,6 @@ def model() -> gd.DistributionGP:
         ),
         (lambda: gd.EmbeddingTransformer().fit([]), "at least one sample, got an empty list"),
         (lambda: gd.Fourier("2"), "dim: expected an integer >= 1, got '2'"),
-    ],
-    ids=range(20),
-)
-def test_errors_of_the_package(call: Callable[[], Any], message: str) -> None:
-    with pytest.raises((TypeError, ValueError, IndexError), match=message):
-        call()
-
-
-@pytest.mark.parametrize("X", [CLOUDS, gd.Gaussians.from_clouds(CLOUDS)], ids=["clouds", "normal"])
-@pytest.mark.parametrize("sparse", [False, True])
-@pytest.mark.parametrize(
-    "transform", [Normalize, InputStandardize, lambda d: Warp(d=d, indices=[*range(d)])]
-)
-def test_transforms_of_columns_on_rows(X: Any, sparse: bool, transform: Any) -> None:
-    made: InputTransform = transform(X.pack().shape[-1])
-    kind = gd.SparseDistributionGP if sparse else gd.DistributionGP
-    with pytest.raises(ValueError, match=r"leaves \w+ as they are, got .* ScaledDistance"):
-        kind(X, np.arange(6.0), input_transform=made)
-    X = gd.MixedInputs(b=np.arange(6.0), a=X)
-    kind(X, np.arange(6.0), input_transform=Normalize(X.pack().shape[-1], indices=[0]))
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
         (
             lambda: gd.MMDKernel(2, bandwith=1.0),
             r"options of MMDKernel .*bandwidth.* got 'bandwith'",
@@ -143,11 +118,25 @@ def test_transforms_of_columns_on_rows(X: Any, sparse: bool, transform: Any) -> 
             "got 'first'",
         ),
     ],
-    ids=range(23),
+    ids=range(43),
 )
-def test_first_mistakes(call: Callable[[], Any], message: str) -> None:
-    with pytest.raises((TypeError, ValueError), match=message):
+def test_errors_of_the_package(call: Callable[[], Any], message: str) -> None:
+    with pytest.raises((TypeError, ValueError, IndexError), match=message):
         call()
+
+
+@pytest.mark.parametrize("X", [CLOUDS, gd.Gaussians.from_clouds(CLOUDS)], ids=["clouds", "normal"])
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize(
+    "transform", [Normalize, InputStandardize, lambda d: Warp(d=d, indices=[*range(d)])]
+)
+def test_transforms_of_columns_on_rows(X: Any, sparse: bool, transform: Any) -> None:
+    made: InputTransform = transform(X.pack().shape[-1])
+    kind = gd.SparseDistributionGP if sparse else gd.DistributionGP
+    with pytest.raises(ValueError, match=r"leaves \w+ as they are, got .* ScaledDistance"):
+        kind(X, np.arange(6.0), input_transform=made)
+    X = gd.MixedInputs(b=np.arange(6.0), a=X)
+    kind(X, np.arange(6.0), input_transform=Normalize(X.pack().shape[-1], indices=[0]))
 
 
 def test_folders_must_exist(tmp_path: Path) -> None:
