@@ -7,6 +7,7 @@ from typing import Any, Generic, TypeVar
 
 import torch
 from botorch.models.transforms.input import Normalize
+from gpytorch.kernels import ScaleKernel
 from torch import Tensor
 
 import gp_distributions as gd
@@ -21,6 +22,18 @@ from gp_distributions.testing.clouds import Clouds, random_clouds, random_gaussi
 from gp_distributions.testing.clouds import pack_clouds as as_rows
 
 Module = TypeVar("Module", bound=torch.nn.Module)
+
+
+def randn(*shape: Any, seed: int | torch.Generator = 0) -> Tensor:
+    """Standard normal numbers in double precision."""
+    generator = torch.Generator().manual_seed(seed) if isinstance(seed, int) else seed
+    return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+
+def rand(*shape: Any, seed: int | torch.Generator = 0) -> Tensor:
+    """Uniform numbers between 0 and 1 in double precision."""
+    generator = torch.Generator().manual_seed(seed) if isinstance(seed, int) else seed
+    return torch.rand(*shape, generator=generator, dtype=torch.float64)
 
 
 def lattice_clouds(num: int, **options: object) -> Clouds:
@@ -84,12 +97,6 @@ GRID = torch.cartesian_prod(*[torch.arange(-2.0, 3.0, dtype=torch.float64)] * 2)
 OBJECTS = torch.cdist(*[GRID[:, :1] ** torch.arange(1, 6) - GRID[:, 1:]] * 2).square() / 100
 
 
-def _reference() -> gd.ReferenceMeasure:
-    generator = torch.Generator().manual_seed(0)
-    points = torch.randn(6, 2, generator=generator, dtype=torch.float64)
-    return gd.ReferenceMeasure(points, torch.arange(1, 7))
-
-
 @dataclass(frozen=True)
 class Case(Generic[Module]):
     """A distance or kernel under test.
@@ -109,9 +116,8 @@ class Case(Generic[Module]):
 
 
 def _on_reference(kind: type[Distance], *, epsilon: float = 2.0) -> Distance:
-    generator = torch.Generator().manual_seed(0)
-    points = torch.randn(6, 2, generator=generator, dtype=torch.float64)
-    return kind(gd.ReferenceMeasure(points, torch.arange(1, 7)), epsilon=epsilon)
+    reference = gd.ReferenceMeasure(randn(6, 2), torch.arange(1, 7))
+    return kind(reference, epsilon=epsilon)
 
 
 _SLICED = partial(gd.SlicedWasserstein, 2, num_slices=20, num_quantiles=30)
@@ -244,6 +250,18 @@ NEW_TARGETS = torch.stack([points.square().sum() for points, _ in _BAGS[16:]])
 _TARGETS = torch.stack([points.square().sum() for points, _ in _BAGS[:16]])
 _OUTPUTS = torch.stack([_TARGETS, _TARGETS.sqrt()], dim=-1)
 _LABELS = (_TARGETS.median() < _TARGETS).long()
+
+
+def sliced_kernel(
+    lengthscale: float = 1.5, outputscale: float | None = None, **options: Any
+) -> ScaleKernel:
+    """A kernel whose hyperparameters are not those of its construction."""
+    kernel = gd.SlicedWassersteinKernel(2, num_slices=10, num_quantiles=20, **options)
+    kernel.lengthscale = lengthscale
+    scaled = ScaleKernel(kernel, batch_shape=kernel.batch_shape)
+    if outputscale is not None:
+        scaled.outputscale = outputscale
+    return scaled
 
 
 def small_kernel(**options: Any) -> gd.SlicedWassersteinKernel:

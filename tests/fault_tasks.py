@@ -19,6 +19,8 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Self
 
+from cases import randn
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -236,8 +238,8 @@ def clouds(count: int = 40) -> Any:
     from gp_distributions import PointClouds
 
     generator = torch.Generator().manual_seed(0)
-    points = torch.randn(count, 4, 2, generator=generator, dtype=torch.float64)
-    return PointClouds(points + torch.randn(count, 1, 2, generator=generator, dtype=torch.float64))
+    points = randn(count, 4, 2, seed=generator)
+    return PointClouds(points + randn(count, 1, 2, seed=generator))
 
 
 def optimizer(kind: str, path: str | None) -> Any:

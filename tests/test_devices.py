@@ -9,7 +9,7 @@ import matplotlib.pyplot as plt
 import pytest
 import torch
 from botorch.acquisition import qLogNoisyExpectedImprovement
-from cases import DISTANCES, halving
+from cases import DISTANCES, halving, rand, randn
 from gpytorch.kernels import ScaleKernel
 from torch import Tensor
 
@@ -37,7 +37,7 @@ GENERATOR = torch.Generator().manual_seed(0)
 
 
 def drawn(*shape: int) -> Tensor:
-    return torch.randn(shape, generator=GENERATOR, dtype=torch.float64)
+    return randn(shape, seed=GENERATOR)
 
 
 BAGS = random_clouds(TRAIN + TEST, seed=0)
@@ -49,7 +49,7 @@ LABELS = ["low" if value < Y.median() else "high" for value in Y]
 COUNTS = (2 * Y).exp().round().clamp_max(50)
 ANGLES = torch.arange(12, dtype=torch.float64) * (2 * torch.pi / 12) + 0.1
 CIRCLE = torch.stack([ANGLES.cos(), ANGLES.sin()], dim=-1)
-AXES = 0.2 + 0.8 * torch.rand(TRAIN + TEST, 2, generator=GENERATOR, dtype=torch.float64)
+AXES = 0.2 + 0.8 * rand(TRAIN + TEST, 2, seed=GENERATOR)
 AREAS = AXES.prod(-1) + 0.05 * drawn(TRAIN + TEST)
 # So many, and so large, that fits choose scales, thin atoms and learn from some of the bags.
 MANY = drawn(140, 1, 3) + drawn(140, 200, 3)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from cases import randn
 from torch import Tensor
 
 from gp_distributions import (
@@ -27,9 +28,9 @@ OFFSETS = torch.tensor([0.0, 40_000.0, 12.0], dtype=torch.float64)
 def bags() -> tuple[PointClouds, Tensor]:
     """Bags of people, in standard units, whose education on average drives the target."""
     generator = torch.Generator().manual_seed(0)
-    centres = torch.randn(120, 1, 3, generator=generator, dtype=torch.float64)
-    points = centres + torch.randn(120, 12, 3, generator=generator, dtype=torch.float64)
-    noise = torch.randn(120, generator=generator, dtype=torch.float64)
+    centres = randn(120, 1, 3, seed=generator)
+    points = centres + randn(120, 12, 3, seed=generator)
+    noise = randn(120, seed=generator)
     return PointClouds(points), torch.sin(centres[:, 0, 2]) + 0.1 * noise
 
 

@@ -8,6 +8,7 @@ import math
 import pytest
 import torch
 from botorch.acquisition import PosteriorMean
+from cases import rand, randn
 from torch import Tensor
 
 from gp_distributions import (
@@ -26,14 +27,14 @@ NUM, TRAIN = 60, 40
 def turned(points: Tensor, seed: int) -> Tensor:
     """Turn and move every shape at random."""
     generator = torch.Generator().manual_seed(seed)
-    angles = 2 * math.pi * torch.rand(len(points), generator=generator, dtype=torch.float64)
-    shifts = 5 * torch.randn(len(points), 1, 2, generator=generator, dtype=torch.float64)
+    angles = 2 * math.pi * rand(len(points), seed=generator)
+    shifts = 5 * randn(len(points), 1, 2, seed=generator)
     rotations = torch.stack([angles.cos(), -angles.sin(), angles.sin(), angles.cos()], -1)
     return points @ rotations.view(-1, 2, 2).mT + shifts
 
 
 GENERATOR = torch.Generator().manual_seed(0)
-ASPECTS = 1 + 1.5 * torch.rand(NUM, generator=GENERATOR, dtype=torch.float64)
+ASPECTS = 1 + 1.5 * rand(NUM, seed=GENERATOR)
 DENTED = torch.arange(NUM) % 2
 _angles = torch.linspace(0, 2 * math.pi, 33, dtype=torch.float64)[:-1]
 # Not symmetric, since absolute values have a kink at zero.
@@ -45,7 +46,7 @@ _radii = (
 OUTLINES = _radii.unsqueeze(-1) * torch.stack([_angles.cos(), _angles.sin()], -1)
 OUTLINES = OUTLINES * torch.stack([ASPECTS.rsqrt(), ASPECTS.sqrt()], -1).unsqueeze(1)
 TARGETS = ASPECTS.log() + 0.3 * DENTED
-TARGETS += 0.01 * torch.randn(NUM, generator=GENERATOR, dtype=torch.float64)
+TARGETS += 0.01 * randn(NUM, seed=GENERATOR)
 SHAPES, AGAIN = (PointClouds(turned(OUTLINES, seed), geometric=True) for seed in (1, 2))
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from gp_distributions.metrics import calibration
 
 CLOUDS = gd.PointClouds(np.random.default_rng(0).normal(size=(6, 4, 2)))
 TIMES = pd.DataFrame({"bag": [1, 2], "t": pd.date_range("2020", periods=2)})
+SHAPE = SimpleNamespace(__geo_interface__={"type": "LineString", "coordinates": [(0.0, 0.0)]})
 DAYS = r"times to days by .* pandas\.Timedelta\('1D'\)"
 
 
@@ -58,31 +60,7 @@ def model() -> gd.DistributionGP:
             "once in .* got 'a'",
         ),
         (lambda: gd.EmbeddingTransformer().fit([]), "at least one sample, got an empty list"),
-    ],
-    ids=range(19),
-)
-def test_errors_of_the_package(call: Callable[[], Any], message: str) -> None:
-    with pytest.raises((TypeError, ValueError, IndexError), match=message):
-        call()
-
-
-@pytest.mark.parametrize("X", [CLOUDS, gd.Gaussians.from_clouds(CLOUDS)], ids=["clouds", "normal"])
-@pytest.mark.parametrize("sparse", [False, True])
-@pytest.mark.parametrize(
-    "transform", [Normalize, InputStandardize, lambda d: Warp(d=d, indices=[*range(d)])]
-)
-def test_transforms_of_columns_on_rows(X: Any, sparse: bool, transform: Any) -> None:
-    made: InputTransform = transform(X.pack().shape[-1])
-    kind = gd.SparseDistributionGP if sparse else gd.DistributionGP
-    with pytest.raises(ValueError, match=r"leaves \w+ as they are, got .* ScaledDistance"):
-        kind(X, np.arange(6.0), input_transform=made)
-    X = gd.MixedInputs(b=np.arange(6.0), a=X)
-    kind(X, np.arange(6.0), input_transform=Normalize(X.pack().shape[-1], indices=[0]))
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
+        (lambda: gd.Fourier("2"), "dim: expected an integer >= 1, got '2'"),
         (
             lambda: gd.MMDKernel(2, bandwith=1.0),
             r"options of MMDKernel .*bandwidth.* got 'bandwith'",
@@ -102,6 +80,8 @@ def test_transforms_of_columns_on_rows(X: Any, sparse: bool, transform: Any) -> 
         (lambda: gd.measures.surroundings([CLOUDS.points[0]]), "PointClouds, got list. Convert"),
         (lambda: gd.mixed_kernel(CLOUDS), "MixedInputs or MixedEncoding, got PointClouds"),
         (lambda: gd.save([model()], "model.gp"), "got list"),
+        (lambda: gd.MMDKernel(2)(CLOUDS), r"got PointClouds\. Pass clouds\.pack\(\)"),
+        (lambda: model().predict([SHAPE]), r"shapes with PointClouds\.from_curves"),
         (
             lambda: gd.diagnose(CLOUDS, gd.MMDKernel(2)),
             "Expected a GPyTorch kernel, got PointClouds",
@@ -138,11 +118,25 @@ def test_transforms_of_columns_on_rows(X: Any, sparse: bool, transform: Any) -> 
             "got 'first'",
         ),
     ],
-    ids=range(21),
+    ids=range(43),
 )
-def test_first_mistakes(call: Callable[[], Any], message: str) -> None:
-    with pytest.raises((TypeError, ValueError), match=message):
+def test_errors_of_the_package(call: Callable[[], Any], message: str) -> None:
+    with pytest.raises((TypeError, ValueError, IndexError), match=message):
         call()
+
+
+@pytest.mark.parametrize("X", [CLOUDS, gd.Gaussians.from_clouds(CLOUDS)], ids=["clouds", "normal"])
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize(
+    "transform", [Normalize, InputStandardize, lambda d: Warp(d=d, indices=[*range(d)])]
+)
+def test_transforms_of_columns_on_rows(X: Any, sparse: bool, transform: Any) -> None:
+    made: InputTransform = transform(X.pack().shape[-1])
+    kind = gd.SparseDistributionGP if sparse else gd.DistributionGP
+    with pytest.raises(ValueError, match=r"leaves \w+ as they are, got .* ScaledDistance"):
+        kind(X, np.arange(6.0), input_transform=made)
+    X = gd.MixedInputs(b=np.arange(6.0), a=X)
+    kind(X, np.arange(6.0), input_transform=Normalize(X.pack().shape[-1], indices=[0]))
 
 
 def test_folders_must_exist(tmp_path: Path) -> None:

@@ -42,6 +42,8 @@ _MEMBERS = 64
 _DRAWS, _SEED, _NODES = 512, 0, 15
 # Halvings that find the level of a region, and the share of all people that is a rounding error.
 _BISECTIONS, _ROUNDING = 50, 1e-9
+# Numbers of people are shared out for so many of them at a time.
+_BLOCK = 2**18
 
 
 class GroupShares(NamedTuple):
@@ -461,8 +463,8 @@ class VariationalAggregateGP(TargetPredictions, Module):
             else share.clamp_min(tiny).log()
         )
         found = []
-        for drawn in of_atoms.unbind(-1):
-            latent = drawn[regions.places]
+        for drawn in of_atoms.mT.split(max(1, _BLOCK // inside.numel())):
+            latent = drawn[:, regions.places]
             low, high = goal - latent.amax(-1), goal - latent.amin(-1)
             for _ in range(_BISECTIONS):
                 middle = (low + high) / 2
@@ -473,9 +475,11 @@ class VariationalAggregateGP(TargetPredictions, Module):
             spread = expected * (1 - rates) if self._is_binomial else expected
             of_groups = _summed(spread, inside)
             within = of_groups - of_groups.square() / spread.sum(-1, keepdim=True).clamp_min(tiny)
-            noise = torch.randn(within.shape, generator=generator, dtype=self.dtype).to(within)
-            found.append(_summed(expected, inside) + within.clamp_min(0).sqrt() * noise)
-        return torch.stack(found)
+            shape, kind = of_groups.shape[1:], self.dtype
+            noise = [torch.randn(shape, generator=generator, dtype=kind) for _ in drawn]
+            scattered = within.clamp_min(0).sqrt() * torch.stack(noise).to(within)
+            found.append(_summed(expected, inside) + scattered)
+        return torch.cat(found)
 
     @property
     def _is_binomial(self) -> bool:

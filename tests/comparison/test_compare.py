@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from cases import rand, randn
 from gpytorch.kernels import Kernel, ScaleKernel
 from sklearn.model_selection import GroupKFold, KFold, ShuffleSplit
 from torch import Tensor
@@ -24,10 +25,10 @@ pytestmark = pytest.mark.usefixtures("short_fits")
 
 T = 18
 GENERATOR = torch.Generator().manual_seed(0)
-SPREADS = 0.5 + torch.rand(T, 1, 1, generator=GENERATOR, dtype=torch.float64)
-POINTS = SPREADS * torch.randn(T, 12, 2, generator=GENERATOR, dtype=torch.float64)
+SPREADS = 0.5 + rand(T, 1, 1, seed=GENERATOR)
+POINTS = SPREADS * randn(T, 12, 2, seed=GENERATOR)
 X = gd.PointClouds(POINTS)
-Y = (3 * SPREADS).sin().flatten() + 0.05 * torch.randn(T, generator=GENERATOR, dtype=torch.float64)
+Y = (3 * SPREADS).sin().flatten() + 0.05 * randn(T, seed=GENERATOR)
 LABELS = np.where(SPREADS.flatten() > 1, "wide", "narrow")
 GROUPS = [f"hospital {i % 6}" for i in range(T)]
 FAST: dict[str, Any] = {"restarts": 0, "progress": False}

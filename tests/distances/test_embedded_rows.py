@@ -10,7 +10,6 @@ from gpytorch.kernels import RBFKernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 from gpytorch.priors import LogNormalPrior
 
-from gp_distributions import SlicedWasserstein
 from gp_distributions.distances.embedded_rows import EmbeddedRows, state_of
 
 
@@ -73,31 +72,3 @@ def test_states_leave_priors_out_but_not_hyperparameters() -> None:
     assert state_of(kernel) == before
     kernel.lengthscale = 2.0  # which GPyTorch sets without a new version
     assert state_of(kernel) != before
-
-
-@pytest.mark.parametrize("batch", [(), (2,)])
-def test_a_distance_remembers_the_rows_that_a_bare_model_passes(
-    monkeypatch: pytest.MonkeyPatch, batch: tuple[int, ...]
-) -> None:
-    """Training rows themselves, by identity, and before test rows, by content."""
-    train, test = random_rows(10).split([7, 3])
-    distance, represent = SlicedWasserstein(2, num_slices=5), SlicedWasserstein.represent
-    counts: list[int] = []
-
-    def counted(
-        self: SlicedWasserstein, points: torch.Tensor, weights: torch.Tensor
-    ) -> torch.Tensor:
-        counts.append(len(points))
-        return represent(self, points, weights)
-
-    monkeypatch.setattr(SlicedWasserstein, "represent", counted)
-    expected = distance.squared(train)
-    assert sum(counts) == 7
-    assert torch.equal(distance.squared(train), expected)
-    joined = torch.cat([train, test]).expand(*batch, -1, -1)
-    found = distance.squared(joined, train)
-    assert torch.equal(found[..., :7, :], expected.expand(*batch, -1, -1))
-    assert sum(counts) == 10
-    train[0] += 1.0
-    assert not torch.equal(distance.squared(train), expected)
-    assert sum(counts) == 17

@@ -106,12 +106,6 @@ class TestFrequencies:
         assert squared("ball") < 1e-14  # rounding
         assert squared("cauchy") > 1e-5
 
-    def test_that_are_given(self) -> None:
-        frequencies = torch.tensor([[0.0, 1.0], [2.0, -1.0], [0.5, 0.5]])
-        distance = Fourier(2, frequencies=frequencies, scale=7.0, num_frequencies=50)
-        assert torch.equal(distance.frequencies, frequencies.double())
-        assert repr(distance) == "Fourier(dim=2, measure=given, num_frequencies=3, inputs=clouds)"
-
 
 class TestRefuses:
     @pytest.mark.parametrize(

@@ -178,20 +178,6 @@ class TestHeldRows:
         assert not bool(gradients[0][1:].any())
         assert not bool(gradients[1][0].any())
 
-    def test_serve_autograd_after_inference_mode(self, distance: Counting) -> None:
-        train, test = EmbeddedRows(rows(6)), rows(3, seed=1).requires_grad_()
-        with torch.inference_mode():
-            distance(train)
-        (gradient,) = torch.autograd.grad(distance(test, train).sum(), test)
-        assert bool(gradient.isfinite().all())
-
-    def test_changes_of_the_distance_are_noticed(self) -> None:
-        distance, train = Stretched(), EmbeddedRows(rows(6))
-        distance.requires_grad_(False)
-        before = distance(train).clone()
-        distance.stretch.data.mul_(2)  # as GPyTorch's initialize does
-        torch.testing.assert_close(distance(train), 4 * before)
-
     def test_of_other_rows_are_let_go(self, distance: Counting) -> None:
         train, test = EmbeddedRows(rows(6)), EmbeddedRows(rows(3, seed=1))
         kept = weakref.ref(distance(train, test))

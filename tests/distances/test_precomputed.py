@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from cases import random_rows
+from cases import randn, random_rows
 from torch import Tensor
 
 from gp_distributions import DistributionKernel, SlicedWasserstein
@@ -16,7 +16,7 @@ from gp_distributions.warnings import DistributionWarning, NotHilbertianWarning
 ROWS = random_rows(30)
 SQUARED = SlicedWasserstein(2).squared(ROWS)
 SQUARED = (SQUARED + SQUARED.T) / 2
-FEATURES = torch.randn(12, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+FEATURES = randn(12, 4)
 GRAM = FEATURES @ FEATURES.T
 # In the path metric of a cycle of four points, opposite ones are 2 apart, which is not Hilbertian.
 CIRCLE = torch.tensor([[0, 1, 2, 1], [1, 0, 1, 2], [2, 1, 0, 1], [1, 2, 1, 0]]).double()

@@ -1,31 +1,23 @@
 """What PrincipalDistance adds to the shared tests: components, what they explain, and states."""
 
-from pathlib import Path
-
 import pytest
 import torch
-from cases import with_known_level
+from cases import randn
 from sklearn.decomposition import PCA
 
 from gp_distributions import (
     MMD,
-    DistributionGP,
-    DistributionKernel,
     Hellinger,
     PointClouds,
     ScaledDistance,
     SlicedWasserstein,
-    SparseDistributionGP,
-    load,
-    save,
 )
 from gp_distributions.distances import Distance, PrincipalDistance
 from gp_distributions.rows.clouds import random_order
 
 
 def clouds(num: int, *, atoms: int = 12, seed: int = 0) -> PointClouds:
-    generator = torch.Generator().manual_seed(seed)
-    return PointClouds(torch.randn(num, atoms, 2, generator=generator, dtype=torch.float64))
+    return PointClouds(randn(num, atoms, 2, seed=seed))
 
 
 def sliced() -> SlicedWasserstein:
@@ -93,22 +85,6 @@ def test_scales_apply_before_components() -> None:
     inner = distance.distance
     assert isinstance(inner, Distance)
     torch.testing.assert_close(found, inner.squared(rows), rtol=1e-9, atol=1e-12)
-
-
-def test_a_sparse_model_compresses_and_comes_back(tmp_path: Path) -> None:
-    X, new = clouds(60), clouds(5, seed=1)
-    y = X.points.mean((-2, -1))
-    kernel = DistributionKernel(PrincipalDistance(sliced(), num_components=59))
-    model = SparseDistributionGP(X, y, kernel, num_inducing=60)
-    kernel = DistributionKernel(PrincipalDistance(sliced(), num_components=59))
-    exact = with_known_level(DistributionGP(X, y, kernel))
-    # The lengthscales and noise are those at construction.
-    for one, other in zip(model.predict(new), exact.predict(new), strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
-    save(model, tmp_path / "model.gpd")
-    again = load(tmp_path / "model.gpd")
-    for one, other in zip(again.predict(new), model.predict(new), strict=True):
-        assert torch.equal(one, other)
 
 
 @pytest.mark.parametrize(

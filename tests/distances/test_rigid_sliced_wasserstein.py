@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from cases import randn
 from torch import Tensor
 
 from gp_distributions import Gaussians, PointClouds, RigidSlicedWasserstein, SlicedWasserstein
@@ -14,30 +15,26 @@ from gp_distributions.numerics.nearest import nearest_rotation
 from gp_distributions.testing import DistanceTestCase
 
 
-def random(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
 def rotation(angle: float) -> Tensor:
     cosine, sine = math.cos(angle), math.sin(angle)
     return torch.tensor([[cosine, -sine], [sine, cosine]], dtype=torch.float64)
 
 
 def rotations(num: int, dim: int, seed: int = 1) -> Tensor:
-    orthogonal, upper = torch.linalg.qr(random(num, dim, dim, seed=seed))
+    orthogonal, upper = torch.linalg.qr(randn(num, dim, dim, seed=seed))
     orthogonal = orthogonal * upper.diagonal(dim1=-2, dim2=-1).sign().unsqueeze(-2)
     orthogonal[:, :, 0] *= torch.linalg.det(orthogonal).unsqueeze(-1)
     return orthogonal
 
 
 def small_rotations(num: int) -> Tensor:
-    vectors = 0.1 * random(num, 3, 3, seed=4)
+    vectors = 0.1 * randn(num, 3, 3, seed=4)
     return torch.linalg.matrix_exp(vectors - vectors.mT)
 
 
 def shapes(num: int, size: int, dim: int, seed: int = 0) -> Tensor:
     """Clouds without symmetry."""
-    normal = random(num, size, dim, seed=seed)
+    normal = randn(num, size, dim, seed=seed)
     return normal * torch.linspace(0.5, 2, dim).double() + 0.4 * normal.square().flip(-1)
 
 
@@ -90,7 +87,7 @@ class TestTheorem:
 
     def test_bound_in_the_plane(self) -> None:
         distance = RigidSlicedWasserstein(2, num_slices=60, max_degree=10)
-        points, weights = shapes(20, 20, 2), 0.1 + random(20, 20, seed=7).abs()
+        points, weights = shapes(20, 20, 2), 0.1 + randn(20, 20, seed=7).abs()
         weights[::3, 12:] = 0
         weights = weights / weights.sum(-1, keepdim=True)
         coefficients = distance.represent(points, weights)
@@ -119,7 +116,7 @@ class TestTheorem:
         """The best of many sampled rotations, improved by a search for the nearest one."""
         distance = RigidSlicedWasserstein(3, num_slices=169)
         first, second = shapes(3, 25, 3), shapes(3, 25, 3, seed=5)
-        weights = 0.1 + random(25, seed=7).abs()
+        weights = 0.1 + randn(25, seed=7).abs()
         weights = weights / weights.sum()
         first, second = (x - (weights @ x).unsqueeze(-2) for x in (first, second))
         for one, other in zip(first, second, strict=True):
@@ -161,7 +158,7 @@ class TestTheorem:
 
 def test_a_single_cell_sees_the_distance_of_the_mean_from_the_origin() -> None:
     """The only coefficient that is not zero is that of degree one, which is half of the mean."""
-    points = random(5, 4, 2)
+    points = randn(5, 4, 2)
     norms = points.mean(-2).norm(dim=-1)
     found = RigidSlicedWasserstein(2, num_quantiles=1, center=False).squared(rows(points))
     torch.testing.assert_close(found, (norms[:, None] - norms).square() / 2)
@@ -203,7 +200,7 @@ class TestMarks:
         torch.testing.assert_close(distance.squared(rows(points)), expected)
 
     def test_do_not_rotate(self) -> None:
-        clouds, charges = shapes(8, 40, 2), random(8, 40, 1, seed=3)
+        clouds, charges = shapes(8, 40, 2), randn(8, 40, 1, seed=3)
         turned = clouds @ rotations(8, 2).mT + 2
         distance = RigidSlicedWasserstein(3, marks=1)
         both = (torch.cat([points, charges], dim=-1) for points in (clouds, turned))
@@ -220,7 +217,7 @@ class TestNormals:
         self, dim: int, size: int, tolerance: float
     ) -> None:
         clouds, turns = shapes(8, size, dim), rotations(8, dim)
-        normals = clouds + random(8, size, dim, seed=3)
+        normals = clouds + randn(8, size, dim, seed=3)
         distance = RigidSlicedWasserstein(2 * dim, normals=dim)
         here = with_normals(clouds, normals)
         turned = with_normals(clouds @ turns.mT + 3, normals @ turns.mT)
@@ -228,7 +225,7 @@ class TestNormals:
         assert difference(distance, here, with_normals(clouds @ turns.mT + 3, normals)) > 0.05
 
     def test_mirror_images(self) -> None:
-        clouds, normals = shapes(6, 30, 2), random(6, 30, 2, seed=3)
+        clouds, normals = shapes(6, 30, 2), randn(6, 30, 2, seed=3)
         mirror = torch.tensor([-1.0, 1.0], dtype=torch.float64)
         here, mirrored = (
             with_normals(clouds, normals),
@@ -239,8 +236,8 @@ class TestNormals:
         assert difference(blind, here, mirrored) < 1e-12
 
     def test_and_marks(self) -> None:
-        clouds, normals, turns = shapes(6, 80, 2), random(6, 80, 2, seed=3), rotations(6, 2)
-        charges = random(6, 80, 1, seed=5)
+        clouds, normals, turns = shapes(6, 80, 2), randn(6, 80, 2, seed=3), rotations(6, 2)
+        charges = randn(6, 80, 1, seed=5)
         distance = RigidSlicedWasserstein(5, normals=2, marks=1)
         here, turned, other = (
             torch.cat([with_normals(clouds @ turn, normals @ turn), marks], dim=-1)
@@ -254,15 +251,15 @@ class TestNormals:
         assert difference(distance, here, other) > 0.01
 
     def test_size_is_that_of_positions(self) -> None:
-        clouds, normals = shapes(6, 30, 2), random(6, 30, 2, seed=3)
+        clouds, normals = shapes(6, 30, 2), randn(6, 30, 2, seed=3)
         here, large = (with_normals(factor * clouds, normals) for factor in (1, 5))
         blind = RigidSlicedWasserstein(4, normals=2, scale=True)
         assert difference(blind, here, large) < 1e-12
 
 
 def test_gaussians_are_the_limit_of_their_samples() -> None:
-    roots = random(4, 2, 2)
-    samples = random(4, 20_000, 2, seed=2) @ roots.mT + 3
+    roots = randn(4, 2, 2)
+    samples = randn(4, 20_000, 2, seed=2) @ roots.mT + 3
     gaussians = Gaussians(torch.full((4, 2), 3.0).double(), roots @ roots.mT)
     for center in (True, False):
         closed = RigidSlicedWasserstein(2, inputs="gaussians", center=center)
@@ -279,7 +276,7 @@ def test_gaussians_are_the_limit_of_their_samples() -> None:
 @pytest.mark.parametrize("center", [True, False])
 def test_scaled_gaussians_have_unit_radius(center: bool) -> None:
     """The radius is the root of the mean squared distance to the centre, or to the origin."""
-    roots, means = random(4, 2, 2), random(4, 2, seed=2)
+    roots, means = randn(4, 2, 2), randn(4, 2, seed=2)
     covariances = roots @ roots.mT
     squares = covariances.diagonal(dim1=-2, dim2=-1).sum(-1)
     squares = squares if center else squares + means.square().sum(-1)
@@ -296,11 +293,11 @@ def test_scaled_gaussians_have_unit_radius(center: bool) -> None:
 
 @pytest.mark.parametrize("shape", [(1, 4), (3, 4), (4, 4), (7, 4)])
 def test_absolute_values(shape: tuple[int, int]) -> None:
-    matrices = random(5, *shape)
+    matrices = randn(5, *shape)
     values, vectors = torch.linalg.eigh(matrices.mT @ matrices)
     root = (vectors * values.clamp_min(0).sqrt().unsqueeze(-2)) @ vectors.mT
     torch.testing.assert_close(absolute_value(matrices), root, rtol=1e-6, atol=1e-7)
-    symmetric = random(4, 4, seed=1)
+    symmetric = randn(4, 4, seed=1)
     assert torch.autograd.gradcheck(
         lambda h: (absolute_value(h) * (symmetric + symmetric.T)).sum((-2, -1)),
         matrices.requires_grad_(),

@@ -1,14 +1,13 @@
 """Sliced Wasserstein against POT slice by slice, SciPy, and pairs known in closed form."""
 
 import math
-from itertools import combinations
 from typing import Any
 
 import numpy as np
 import ot
 import pytest
 import torch
-from cases import as_rows
+from cases import as_rows, randn
 from torch import Tensor
 
 from gp_distributions import SlicedWasserstein
@@ -22,9 +21,9 @@ EXACT = 1e-10
 def cloud(size: int, dim: int, seed: int, counts: list[int] | None = None) -> Cloud:
     """A Gaussian cloud with uniform weights, or weights in proportion to ``counts``."""
     generator = torch.Generator().manual_seed(seed)
-    points = torch.randn(size, dim, generator=generator, dtype=torch.float64)
-    shape = torch.randn(dim, dim, generator=generator, dtype=torch.float64)
-    shift = torch.randn(dim, generator=generator, dtype=torch.float64)
+    points = randn(size, dim, seed=generator)
+    shape = randn(dim, dim, seed=generator)
+    shift = randn(dim, seed=generator)
     weights = torch.tensor(counts or [1] * size, dtype=torch.float64)
     return points @ shape + shift, weights / weights.sum()
 
@@ -99,16 +98,6 @@ class TestAgainstPOT:
             assert -1e-12 <= gap <= float(bound.mean()) / num_quantiles
 
 
-@pytest.mark.parametrize(("p", "room"), [(1, 0.01), (2, 0.03)])
-def test_close_at_the_default_number_of_quantiles(p: int, room: float) -> None:
-    """The design states 0.3% and 1% for Gaussian clouds; the bounds leave some room."""
-    distance = SlicedWasserstein(2, p=p)
-    clouds = [cloud(size, 2, seed) for seed, size in enumerate((37, 64, 90, 130, 150))]
-    for one, other in combinations(clouds, 2):
-        expected = exact_slices(distance, one, other)
-        assert -1e-12 <= (expected - between(distance, one, other)) / expected <= room
-
-
 class TestTranslation:
     SHIFT = torch.tensor([3.0, -4.0, 12.0], dtype=torch.float64)
 
@@ -121,25 +110,6 @@ class TestTranslation:
         distance = SlicedWasserstein(3, num_slices=num_slices)
         squared = between(distance, (points, weights), (points + self.SHIFT, weights))
         assert squared == pytest.approx(169 / 3, rel=1e-12)
-
-    @pytest.mark.parametrize("p", [1, 2])
-    def test_of_centred_clouds_costs_nothing(self, p: int) -> None:
-        distance = SlicedWasserstein(3, p=p, center=True)
-        (x, a), (y, b) = cloud(13, 3, 0), cloud(17, 3, 1)
-        squared = between(distance, (x, a), (y, b))
-        moved = between(distance, (x + self.SHIFT, a), (y - 2 * self.SHIFT, b))
-        # The mean of coordinates of order 30 has a relative error of 1e-15.
-        assert moved == pytest.approx(squared, rel=1e-12)
-
-
-@pytest.mark.parametrize("p", [1, 2])
-@pytest.mark.parametrize("factor", [1e-3, 1e4])
-def test_scaling_coordinates_scales_the_distance(p: int, factor: float) -> None:
-    distance = SlicedWasserstein(2, p=p)
-    (x, a), (y, b) = cloud(13, 2, 0), cloud(17, 2, 1)
-    squared = between(distance, (x, a), (y, b))
-    scaled = between(distance, (factor * x, a), (factor * y, b))
-    assert scaled == pytest.approx(factor**p * squared, rel=1e-12)
 
 
 class TestClosedForm:
@@ -288,8 +258,8 @@ class TestRandomSlices:
     def test_of_gaussians_have_a_closed_form(self, center: bool, dim: int) -> None:
         """In each slice, the squared differences of means and of deviations add up."""
         generator = torch.Generator().manual_seed(0)
-        means = torch.randn(2, dim, generator=generator, dtype=torch.float64)
-        roots = torch.randn(2, dim, dim, generator=generator, dtype=torch.float64)
+        means = randn(2, dim, seed=generator)
+        roots = randn(2, dim, dim, seed=generator)
         covariances = roots @ roots.mT
         distance = SlicedWasserstein(
             dim, inputs="gaussians", num_slices=7, center=center, sampling="random"

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import ot
 import pytest
 import torch
-from cases import as_rows, random_clouds, random_rows
+from cases import as_rows, rand, randn, random_clouds, random_rows
 
 from gp_distributions import LinearTransport, ReferenceMeasure, SinkhornPotential
 from gp_distributions.warnings import ConvergenceWarning
@@ -14,8 +14,7 @@ ROWS = random_rows(10)
 
 
 def reference(size: int = 5) -> ReferenceMeasure:
-    generator = torch.Generator().manual_seed(1)
-    return ReferenceMeasure(torch.randn(size, 2, generator=generator, dtype=torch.float64))
+    return ReferenceMeasure(randn(size, 2, seed=1))
 
 
 def test_default_epsilon_is_a_share_of_the_mean_squared_distance() -> None:
@@ -102,7 +101,7 @@ def test_starts_afresh_unless_an_optimiser_asks() -> None:
 
 
 def test_names_the_clouds_whose_potentials_are_not_determined() -> None:
-    points = torch.rand(4, 6, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    points = rand(4, 6, 2)
     points[2] = points[2, :1]  # one atom, whose potentials are known in closed form
     rows = as_rows([(p, torch.full((6,), 1 / 6, dtype=torch.float64)) for p in points])
     square = ReferenceMeasure(torch.rand(3, 2, generator=torch.Generator().manual_seed(1)).double())

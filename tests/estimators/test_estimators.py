@@ -169,19 +169,6 @@ def test_sparse_regressor_is_the_sparse_model() -> None:
     np.testing.assert_allclose(two[:, 1], -2 * two[:, 0] + 5, rtol=1e-2, atol=1e-2)
 
 
-def test_classifier_gives_probabilities() -> None:
-    X, y = bags(40)
-    labels = targets_of(DistributionGPClassifier(), y)
-    estimator = DistributionGPClassifier(options=SMALL).fit(X[:30], labels[:30])
-    probabilities = estimator.predict_proba(X[30:])
-    np.testing.assert_allclose(probabilities.sum(1), 1)
-    np.testing.assert_array_equal(estimator.classes_, ["high", "low"])
-    np.testing.assert_array_equal(
-        estimator.predict(X[30:]), estimator.classes_[probabilities.argmax(1)]
-    )
-    assert estimator.score(X[30:], labels[30:]) >= 0.8
-
-
 def test_pipelines_searches_and_cross_validation() -> None:
     X, y = bags(30)
     ridge = make_pipeline(GramTransformer(options=SMALL), KernelRidge(kernel="precomputed"))

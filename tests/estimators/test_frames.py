@@ -76,14 +76,6 @@ class TestFrames:
             assert torch.equal(MixedInputs.from_frame(frame).pack(), INPUTS.pack())
             np.testing.assert_array_equal(regressor().fit(frame, Y).predict(frame), expected)
 
-    def test_bags_of_numbers(self) -> None:
-        flat = FRAME.assign(cells=[bag[:, 0].astype(np.float32) for bag in BAGS])
-        cells = MixedInputs.from_frame(flat).blocks["cells"]
-        assert isinstance(cells, PointClouds)
-        assert (cells.dim, cells.dtype) == (1, torch.float64)
-        equal = pd.DataFrame({"cells": [[1.0, 2.0], [3.0, 4.0]], "age": [1.0, 2.0]})
-        assert MixedInputs.from_frame(equal).blocks["cells"].dim == 1  # type: ignore[union-attr]
-
     @pytest.mark.parametrize(
         ("cell", "message"),
         [
@@ -140,10 +132,6 @@ class TestEstimators:
         assert not hasattr(fitted, "feature_names_in_")
         with pytest.raises(ValueError, match="was fitted on clouds, got mixed inputs"):
             fitted.predict(FRAME)
-
-    def test_unknown_category(self) -> None:
-        with pytest.raises(ValueError, match=r"level of the training data.*'other' in row 'p0'"):
-            regressor().fit(FRAME, Y).predict(FRAME.assign(arm="other"))
 
     @pytest.mark.parametrize("num_inducing", [None, 15])
     def test_classes(self, num_inducing: int | None) -> None:

@@ -2,8 +2,6 @@
 
 import copy
 import math
-import pickle
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,13 +27,10 @@ from gp_distributions import (
     SlicedWassersteinKernel,
     fit,
     integrate_hyperparameters,
-    load,
     mixed_kernel,
-    save,
 )
 from gp_distributions.fitting import integration
 from gp_distributions.kernels.covariances import covariance
-from gp_distributions.models import SamplingNoiseLikelihood
 from gp_distributions.models.ensemble import Ensemble
 from gp_distributions.warnings import UndeterminedWarning
 
@@ -134,7 +129,7 @@ def many_draws(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("many_draws")
 class TestBruteForce:
-    @pytest.mark.parametrize("seed", range(3))
+    @pytest.mark.parametrize("seed", range(2))
     def test_one_lengthscale(self, seed: int) -> None:
         z = axis(31)
         covariances = matern(scaled(sliced()) / (0.5 + 1.4 * z).exp()[:, None, None])
@@ -368,33 +363,6 @@ class TestModel:
         more = found.condition_on_observations(ROWS[20:22], TARGETS[20:22])
         again = expected.condition_on_observations(ROWS[20:22], TARGETS[20:22])
         torch.testing.assert_close(more.predict(ROWS[NEW]), again.predict(ROWS[NEW]))
-
-    def test_sampling_noise(self) -> None:
-        """Small bags have as much more noise as the likelihood says."""
-        likelihood = SamplingNoiseLikelihood(2)
-        model = DistributionGP(
-            CLOUDS[:T], TARGETS[:T], ScaleKernel(sliced()), likelihood=likelihood
-        )
-        likelihood.sampling_noise = 50.0
-        likelihood.raw_sampling_noise.requires_grad_(False)
-        integrated = integrate_hyperparameters(model)
-        small = CLOUDS.resample(2, seed=0)[NEW]
-        noisy = integrated.predict(small)[1].square()
-        plain = integrated.predict(small, observation_noise=False)[1].square()
-        large = integrated.predict(CLOUDS[NEW])[1].square() - (
-            integrated.predict(CLOUDS[NEW], observation_noise=False)[1].square()
-        )
-        assert (noisy - plain > 2 * large).all()
-
-    def test_copies_and_files(self, tmp_path: Path) -> None:
-        model = integrate_hyperparameters(make())
-        expected = model.predict(ROWS[NEW])
-        save(model, tmp_path / "a.gp")
-        for other in (pickle.loads(pickle.dumps(model)), load(tmp_path / "a.gp")):
-            torch.testing.assert_close(other.predict(ROWS[NEW]), expected, rtol=1e-12, atol=1e-12)
-            more = other.condition_on_observations(ROWS[20:22], TARGETS[20:22])
-            again = model.condition_on_observations(ROWS[20:22], TARGETS[20:22])
-            torch.testing.assert_close(more.predict(ROWS[NEW]), again.predict(ROWS[NEW]))
 
 
 class TestErrors:

@@ -7,7 +7,7 @@ import gpytorch
 import pytest
 import torch
 from botorch.models import MultiTaskGP
-from cases import as_rows, random_clouds
+from cases import as_rows, rand, randn, random_clouds
 from gpytorch.constraints import GreaterThan, Interval
 from gpytorch.kernels import RBFKernel, ScaleKernel
 from gpytorch.likelihoods import GaussianLikelihood
@@ -225,7 +225,7 @@ def test_a_bare_gpytorch_model_with_a_composed_kernel() -> None:
                 self.mean_module(x), self.covar_module(x)
             )
 
-    column = torch.rand(30, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    column = rand(30, 1)
     X = torch.cat([ROWS[:30], column], dim=-1)
     model = Bare(X, TARGETS[:30] + column.squeeze(-1)).double()
     before = float(objective(model).detach())
@@ -238,10 +238,10 @@ def test_finds_the_smooth_maximum_too() -> None:
     generator = torch.Generator().manual_seed(1)
 
     def uniform(*shape: int) -> Tensor:
-        return torch.rand(*shape, generator=generator, dtype=torch.float64)
+        return rand(*shape, seed=generator)
 
     def normal(*shape: int) -> Tensor:
-        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+        return randn(*shape, seed=generator)
 
     means, stds = 0.6 * uniform(100, 6) - 0.3, 0.01 + 0.01 * uniform(100)
     clouds = PointClouds(means[:50, None] + stds[:50, None, None] * normal(100, 30, 6)[:50])
@@ -261,7 +261,7 @@ def test_finds_the_smooth_maximum_too() -> None:
 
 @pytest.mark.filterwarnings("ignore:Sparse invariant checks")
 def test_a_model_of_tasks() -> None:
-    X = torch.rand(12, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    X = rand(12, 2)
     X[:, 1] = torch.arange(12) % 2
     model = MultiTaskGP(X, X[:, :1].sin(), task_feature=-1)
     noise = model.likelihood.noise.clone()
@@ -269,7 +269,7 @@ def test_a_model_of_tasks() -> None:
 
 
 def test_a_failed_fit_repeats_why() -> None:
-    points = torch.rand(30, 30, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    points = rand(30, 30)
     with silenced():
         distance = PrecomputedDistance((points + points.T).fill_diagonal_(0))
     kernel = DistributionKernel(distance, "gaussian")

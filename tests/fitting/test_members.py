@@ -128,33 +128,6 @@ def test_members_are_those_of_principal_distances(chosen: DistributionGP) -> Non
         torch.testing.assert_close(member.predict(new), alone.predict(new), rtol=1e-6, atol=1e-6)
 
 
-def test_the_posterior_has_the_moments_of_the_mixture(chosen: DistributionGP) -> None:
-    new, _ = blobs(5, seed=1)
-    posteriors = [model.posterior(new, observation_noise=True) for model in chosen.members]
-    means = torch.stack([each.mean.squeeze(-1) for each in posteriors])
-    dense = [each.distribution.covariance_matrix for each in posteriors]
-    # The covariance of the mixture, from its second moments.
-    seconds = torch.stack([c + torch.outer(m, m) for c, m in zip(dense, means, strict=True)])
-    expected = seconds.mean(0) - torch.outer(means.mean(0), means.mean(0))
-    found = chosen.posterior(new, observation_noise=True)
-    torch.testing.assert_close(found.mean.squeeze(-1), means.mean(0))
-    scale = expected.abs().max().item()
-    torch.testing.assert_close(
-        found.distribution.covariance_matrix, expected, rtol=0, atol=1e-9 * scale
-    )
-    mean, std = chosen.predict(new)
-    torch.testing.assert_close(mean, means.mean(0))
-    torch.testing.assert_close(std, expected.diagonal().sqrt(), rtol=1e-9, atol=0)
-
-
-def test_leave_one_out_is_that_of_the_members(chosen: DistributionGP) -> None:
-    found = [model.leave_one_out() for model in chosen.members]
-    mean = sum(each for each, _ in found) / 3
-    second = sum(m.square() + s.square() for m, s in found) / 3
-    expected = mean, (second - mean.square()).sqrt()
-    torch.testing.assert_close(chosen.leave_one_out(), expected)
-
-
 def test_botorch_takes_it(chosen: DistributionGP) -> None:
     new, targets = blobs(4, seed=2)
     rows = new.pack().requires_grad_()

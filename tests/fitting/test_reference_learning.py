@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from cases import rand, randn
 from gpytorch.kernels import RBFKernel, ScaleKernel
 from gpytorch.means import ZeroMean
 
@@ -21,8 +22,8 @@ from gp_distributions.warnings import ReferenceWarning
 def toy(num: int = 40) -> tuple[PointClouds, torch.Tensor]:
     """Small clouds whose target changes along both axes."""
     generator = torch.Generator().manual_seed(0)
-    means = 0.6 * torch.rand(num, 1, 2, generator=generator, dtype=torch.float64) - 0.3
-    spread = 0.015 * torch.randn(num, 12, 2, generator=generator, dtype=torch.float64)
+    means = 0.6 * rand(num, 1, 2, seed=generator) - 0.3
+    spread = 0.015 * randn(num, 12, 2, seed=generator)
     return PointClouds(means + spread), means[:, 0, 0] - (means[:, 0, 1] + 0.5).square()
 
 
@@ -82,7 +83,7 @@ def test_guard_chooses_by_held_out_density() -> None:
 
 def make_noisy_model(num: int = 20, *, scaled: bool = True) -> DistributionGP:
     """A model of few and noisy standardised targets, which a learned reference overfits."""
-    noise = torch.randn(num, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    noise = randn(num, seed=2)
     targets = TARGETS[:num] + 0.05 * noise
     targets = (targets - targets.mean()) / targets.std()
     reference = ReferenceMeasure.from_data(CLOUDS[:num], 6, method="ball")

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 from botorch.models.kernels.categorical import CategoricalKernel
+from cases import randn
 from gpytorch.kernels import ScaleKernel
 from torch import Tensor
 
@@ -29,8 +30,8 @@ pytestmark = pytest.mark.usefixtures("short_fits")
 def bags(num: int = 30, dim: int = 4, seed: int = 0) -> tuple[PointClouds, Tensor]:
     """Bags, and the means of their first coordinate."""
     generator = torch.Generator().manual_seed(seed)
-    means = torch.randn(num, 1, dim, generator=generator, dtype=torch.float64)
-    noise = torch.randn(num, 20, dim, generator=generator, dtype=torch.float64)
+    means = randn(num, 1, dim, seed=generator)
+    noise = randn(num, 20, dim, seed=generator)
     return PointClouds(means + 0.5 * noise), (2 * means[:, 0, 0]).sin()
 
 
@@ -73,7 +74,7 @@ def test_scales_that_a_fit_holds_fixed_are_learned_alike() -> None:
 
 def test_scales_stay_where_they_are_if_nothing_is_gained() -> None:
     X, _ = bags()
-    y = torch.randn(30, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    y = randn(30, seed=3)
     model = fit(DistributionGP(X, y, kernel()))
     assert scales_of(model).tolist() == [1.0] * 4
     assert "scales kept as they were: for held-out targets" in repr(model)
@@ -103,7 +104,7 @@ MODELS: dict[str, Callable[[PointClouds, Tensor], Any]] = {
 
 
 def mixed(X: PointClouds, y: Tensor) -> DistributionGP:
-    age = torch.randn(len(y), generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    age = randn(len(y), seed=2)
     inputs = MixedInputs(cells=X, age=age)
     return DistributionGP(inputs, y + age, mixed_kernel(inputs, {"cells": kernel(3).base_kernel}))
 

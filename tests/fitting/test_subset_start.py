@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from cases import random_clouds
+from cases import randn, random_clouds
 from gpytorch.kernels import RBFKernel, ScaleKernel
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
@@ -23,7 +23,7 @@ from gp_distributions.warnings import CostWarning
 
 CLOUDS = PointClouds.from_list([points for points, _ in random_clouds(90, sizes=(5, 20))])
 ROWS = CLOUDS.pack()
-NOISE = 0.1 * torch.randn(90, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+NOISE = 0.1 * randn(90)
 TARGETS = (CLOUDS.weights.unsqueeze(-1) * CLOUDS.points).sum((-2, -1)).sin() + NOISE
 OUTPUTS = torch.stack([TARGETS, CLOUDS.points.square().sum((-2, -1)).sqrt()], dim=-1)
 

@@ -1,6 +1,7 @@
 """Thinned rows hold subsets of the atoms, in rows of clouds and of mixed inputs."""
 
 import torch
+from cases import rand, randn
 
 from gp_distributions import (
     DistributionGP,
@@ -17,9 +18,7 @@ from gp_distributions.rows.clouds import join_rows, split_rows
 
 def ragged() -> PointClouds:
     generator = torch.Generator().manual_seed(0)
-    return PointClouds.from_list(
-        [torch.randn(n, 2, generator=generator, dtype=torch.float64) for n in (3, 8, 40, 25)]
-    )
+    return PointClouds.from_list([randn(n, 2, seed=generator) for n in (3, 8, 40, 25)])
 
 
 def test_atoms_are_a_subset_of_the_given_size() -> None:
@@ -76,8 +75,8 @@ def test_mixed_rows_keep_other_blocks() -> None:
 
 def test_along_a_coordinate_its_quantiles_stay() -> None:
     generator = torch.Generator().manual_seed(0)
-    points = torch.randn(3, 101, 2, generator=generator, dtype=torch.float64)
-    weights = torch.rand(3, 101, generator=generator, dtype=torch.float64)
+    points = randn(3, 101, 2, seed=generator)
+    weights = rand(3, 101, seed=generator)
     weights[:, 90:] = 0  # padding
     few, even = split_rows(thinned_along(join_rows(points, weights), 2, 1, 20), 2)
     assert bool((even == 1 / 20).all())

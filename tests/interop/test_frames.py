@@ -12,7 +12,6 @@ from gp_distributions import (
     EmbeddingTransformer,
     MixedInputs,
     PointClouds,
-    ShardedClouds,
 )
 
 pl = pytest.importorskip("polars")
@@ -174,46 +173,3 @@ def test_columns_of_arrays_of_one_length():
     )
     cells = MixedInputs.from_frame(frame).blocks["cells"]
     assert torch.equal(cells.points[..., 0], torch.tensor([[1.0, 2.0], [3.0, 4.0]]).double())
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_tables_of_targets(kind, tmp_path):
-    ordered = PANDAS.sort_values("bag", kind="stable", ignore_index=True)
-    names = {name: ordered[name].tolist() for name in COLUMNS}
-    columns = {"bag": "bag", "columns": ["x", "y"]}
-    pq.write_table(pa.table(names), tmp_path / "all.parquet")
-    bags = list(dict.fromkeys(names["bag"]))
-    table = KINDS[kind]({"bag": bags[::-1], "y": list(range(len(bags)))[::-1]})
-    shards = ShardedClouds.from_parquet(tmp_path, **columns, target="y", targets=table)
-    assert shards.targets().tolist() == list(range(len(bags)))
-
-
-def test_a_series_without_an_index_names_no_bags(tmp_path):
-    pq.write_table(pa.table({"bag": ["a"], "x": [1.0]}), tmp_path / "all.parquet")
-    with pytest.raises(ValueError, match="targets: TypeError: Expected a data frame"):
-        ShardedClouds.from_parquet(
-            tmp_path, bag="bag", columns="x", target="y", targets=pl.Series([1.0])
-        )
-
-
-@pytest.mark.parametrize("lazy", [False, True])
-def test_recipes_of_polars_agree_with_pandas(lazy):
-    ingredients = pd.DataFrame({"name": ["fat", "flour"], "energy": [900.0, 350.0]})
-    recipes = pd.DataFrame({"recipe": ["roux", "dust"], "flour": [0.5, 1.0], "fat": [0.5, 0.0]})
-    frames = [pl.DataFrame(frame.to_dict("list")) for frame in (recipes, ingredients)]
-    frames = [frame.lazy() for frame in frames] if lazy else frames
-    found = PointClouds.from_fractions(*frames, bag="recipe", name="name")
-    known = PointClouds.from_fractions(recipes, ingredients, bag="recipe", name="name")
-    assert torch.equal(found.points, known.points)
-    assert torch.equal(found.weights, known.weights)
-    assert found.labels.tolist() == ["roux", "dust"]
-
-
-@pytest.mark.parametrize("library", [pl.DataFrame, pa.table, pd.DataFrame])
-def test_columns_of_frames_in_a_list_are_matched_by_name(library):
-    bags = [{"x": RNG.normal(size=5), "y": 30 * RNG.normal(size=5)} for _ in range(6)]
-    swapped = [library({name: bag[name] for name in ("y", "x")}) for bag in bags]
-    frames, targets = [library(bag) for bag in bags], np.arange(6.0)
-    assert PointClouds.from_list([frames[0], *swapped[1:]]) == PointClouds.from_list(frames)
-    regressor = DistributionGPRegressor(restarts=0).fit(frames, targets)
-    np.testing.assert_array_equal(regressor.predict(swapped), regressor.predict(frames))

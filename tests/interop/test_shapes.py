@@ -73,9 +73,3 @@ def test_other_geometries_are_refused(shape, message):
         ValueError, match=rf"Mesh 1: .* types Polygon, MultiPolygon, got {message}\."
     ):
         PointClouds.from_meshes([BOX, shape])
-
-
-def test_a_single_shape_is_not_a_list():
-    for shape in (BOX, shapely.MultiPolygon([BOX])):
-        with pytest.raises(TypeError, match=r"each curve, got (Multi)?Polygon\. Pass"):
-            PointClouds.from_curves(shape)

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from cases import randn
 from gpytorch.kernels import ScaleKernel
 
 from gp_distributions import GaussianMixtures, Gaussians, MixedInputs, PointClouds
@@ -10,8 +11,7 @@ from gp_distributions.kernels.reading import check_kind, default_distances
 
 
 def clouds(dim: int, num: int = 8, size: int = 6) -> PointClouds:
-    generator = torch.Generator().manual_seed(dim)
-    return PointClouds(torch.randn(num, size, dim, generator=generator, dtype=torch.float64))
+    return PointClouds(randn(num, size, dim, seed=dim))
 
 
 def names(X: object) -> list[str]:

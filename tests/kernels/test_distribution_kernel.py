@@ -7,7 +7,7 @@ import torch
 from botorch.models.utils.gpytorch_modules import get_covar_module_with_dim_scaled_prior
 from cases import as_rows, random_clouds
 from gpytorch.constraints import Interval
-from gpytorch.kernels import Kernel, MaternKernel, RBFKernel
+from gpytorch.kernels import Kernel, MaternKernel
 from torch import Tensor
 
 from gp_distributions import (
@@ -65,32 +65,11 @@ class TestFormula:
             torch.testing.assert_close(actual, expected / 1.7**2, rtol=1e-6, atol=atol)
         assert not kernel.is_stationary
 
-    def test_linear_of_first_order_is_polarisation(self) -> None:
-        kernel = make("linear", p=1)
-        zero = torch.tensor([[0.0, 0.0, 1.0]]).double()
-        norms = kernel.distance.squared(ROWS, zero), kernel.distance.squared(OTHERS, zero)
-        squared = kernel.distance.squared(ROWS, OTHERS)
-        expected = (norms[0] + norms[1].T - squared) / 2
-        torch.testing.assert_close(dense(kernel, ROWS, OTHERS), expected)
-        assert float(expected.abs().max()) > 0.1
-
     def test_polynomial_is_a_power_of_the_inner_product(self) -> None:
         kernel = make(Polynomial(3, offset=0.5))
         left, right = kernel.distance.embed(ROWS), kernel.distance.embed(OTHERS)
         offset = kernel.profile.offset.detach()
         torch.testing.assert_close(dense(kernel, ROWS, OTHERS), (offset + left @ right.T) ** 3)
-
-    @pytest.mark.parametrize("profile", ["matern52", "linear", "polynomial"])
-    @pytest.mark.parametrize("shape", [(), (3, 2)])
-    def test_diagonal(self, profile: str, shape: tuple[int, ...]) -> None:
-        kernel, rows = make(profile), ROWS[:5].expand(*shape, 5, WIDTH)
-        for other in (rows, OTHERS.expand(*shape, 5, WIDTH)):
-            diagonal = kernel(rows, other, diag=True).detach()
-            assert diagonal.shape == (*shape, 5)
-            expected = dense(kernel, rows, other).diagonal(dim1=-2, dim2=-1)
-            torch.testing.assert_close(diagonal, expected)
-        if kernel.is_stationary:
-            assert torch.equal(kernel(rows, diag=True), torch.ones(*shape, 5).double())
 
     def test_named_kernel_is_its_distance_and_profile(self) -> None:
         options: dict[str, Any] = {"p": 1, "num_slices": 7, "num_quantiles": 9, "center": True}
@@ -103,21 +82,6 @@ class TestFormula:
         torch.testing.assert_close(dense(named, rows), dense(plain, rows))
         assert isinstance(named.raw_lengthscale_constraint, Interval)
         assert SlicedWassersteinKernel(2, num_quantiles=None).distance.num_quantiles is None
-
-
-def test_two_clouds_and_a_number_in_one_row() -> None:
-    columns = torch.linspace(0, 1, len(ROWS)).double()[:, None]
-    second = as_rows(random_clouds(9, seed=3, sizes=(3, 8)), atoms=8)
-    X = torch.cat([columns, ROWS, second], dim=-1)
-    number = RBFKernel(active_dims=[0]).double()
-    first = make("matern52", active_dims=range(1, 1 + WIDTH))
-    last = make("gaussian", p=1, active_dims=range(1 + WIDTH, 1 + 2 * WIDTH))
-    by_hand = (
-        dense(RBFKernel().double(), columns) * dense(make("matern52"), ROWS)
-        + dense(make("gaussian", p=1), second)
-    )  # fmt: skip
-    torch.testing.assert_close(dense(number * first + last, X), by_hand)
-    torch.testing.assert_close((number * first + last)(X, diag=True).detach(), by_hand.diagonal())
 
 
 class TestBatches:
@@ -169,26 +133,7 @@ class TestBatches:
         assert kernel.lengthscale.shape == (2, 3, 1, 1)
 
 
-class TestLengthscale:
-    def test_starts_at_one_and_is_settable(self) -> None:
-        kernel = make()
-        assert kernel.lengthscale.detach().tolist() == [[1.0]]
-        for value in (0.2, torch.tensor(30.0).double(), 1e5):
-            kernel.lengthscale = value
-            assert float(kernel.lengthscale.detach()) == pytest.approx(float(value), rel=1e-6)
-            kernel.initialize(lengthscale=value)
-            assert float(kernel.lengthscale.detach()) == pytest.approx(float(value), rel=1e-6)
-
-
 class TestRefuses:
-    @pytest.mark.parametrize("which", [0, 1])
-    def test_what_is_no_tensor(self, which: int) -> None:
-        clouds = PointClouds([[[0.0, 1.0]], [[2.0, 3.0]]])
-        given: list[Any] = [clouds.pack(), clouds.pack()]
-        given[which] = clouds
-        with pytest.raises(TypeError, match=r"got PointClouds\. Pass clouds\.pack\(\)"):
-            make()(*given)
-
     def test_several_lengthscales(self) -> None:
         with pytest.raises(ValueError, match=r"ard_num_dims.* use PrincipalDistance\(distance\)"):
             make(ard_num_dims=2)

@@ -18,7 +18,6 @@ from gp_distributions import (
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.mixed import STRUCTURES
 from gp_distributions.kernels.reading import check_kind
-from gp_distributions.rows.clouds import pad_rows
 from gp_distributions.rows.layout import Block
 
 RNG = np.random.default_rng(0)
@@ -76,20 +75,6 @@ class TestMixedKernel:
             torch.testing.assert_close(direct, lazy, rtol=1e-12, atol=1e-12)
             torch.testing.assert_close(diagonal, lazy.diagonal(), rtol=1e-12, atol=1e-12)
 
-    def test_rows_of_other_widths(self) -> None:
-        kernel = mixed_kernel(X, kernels(), structure="sum+product").double()
-        rows = X.pack()
-        wider = X.pack(atoms=15)
-        with torch.no_grad():
-            expected = covariance(kernel, rows)
-            torch.testing.assert_close(
-                covariance(kernel, wider, rows), expected, rtol=1e-12, atol=0
-            )
-            torch.testing.assert_close(
-                covariance(kernel, rows, wider), expected, rtol=1e-12, atol=0
-            )
-            assert torch.equal(wider, pad_rows(rows, wider.shape[-1]))
-
     def test_a_kernel_of_covariates(self) -> None:
         inputs = MixedInputs(cells=CELLS, age=AGE)
         rbf = RBFKernel().double()
@@ -117,6 +102,10 @@ class TestBlockKernel:
         assert used == shared
         both = kernel(X.pack()).to_dense()
         torch.testing.assert_close(second(X.pack()).to_dense(), both[1])
+
+    def test_parts_of_slots_are_refused(self) -> None:
+        with pytest.raises(ValueError, match=r"slots of .* columns each, got rows of"):
+            mixed_kernel(X)(X.pack()[:, :-1]).to_dense()
 
     def test_gradients_reach_all_blocks_but_categories(self) -> None:
         rows = X.pack().requires_grad_()

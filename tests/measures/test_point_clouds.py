@@ -46,13 +46,6 @@ def test_weights_are_normalised_and_equal_by_default():
     assert PointClouds(np.zeros((5, 4, 3))).weights.unique().tolist() == [0.25]
 
 
-def test_strides_do_not_change_weights():
-    weights = np.random.default_rng(0).random((20, 50))
-    strided = torch.from_numpy(weights.T.copy()).T
-    points = np.zeros((20, 50, 1))
-    assert PointClouds(points, strided) == PointClouds(points, weights)
-
-
 def test_a_single_cloud_has_no_length_and_is_not_iterable():
     single = PointClouds(np.zeros((5, 2)))
     with pytest.raises(TypeError, match="single cloud"):
@@ -296,12 +289,6 @@ def test_the_gradient_is_that_of_normalisation_where_weights_sum_to_one():
     assert torch.allclose(weights.grad, slope - 3.25)
 
 
-def test_lists_of_tensors_keep_their_gradients():
-    bags = [torch.ones(n, 2, dtype=torch.float64, requires_grad=True) for n in (2, 4)]
-    (PointClouds.from_list(bags).points * torch.arange(2)).sum().backward()
-    assert [bag.grad.tolist() for bag in bags] == [[[0, 1]] * 2, [[0, 1]] * 4]
-
-
 # Rows
 
 
@@ -397,22 +384,6 @@ def test_the_index_is_along_the_last_batch_axis():
     assert made[1] == PointClouds(points[:, 1])
     assert made[[2, 0]] == PointClouds(points[:, [2, 0]])
     assert len(list(made)) == len(made) == 4
-
-
-@pytest.mark.parametrize(
-    ("index", "error", "message"),
-    [
-        (6, IndexError, "index 6 is out of bounds .* size 6"),
-        ([0, -7], IndexError, "index -7 is out of bounds .* size 6"),
-        ([True, False], IndexError, "axis is 6 but size of .* boolean axis is 2"),
-        ((0, 1), IndexError, "too many indices"),
-        ("a", IndexError, "got 'a'"),
-    ],
-)
-def test_invalid_indices_are_refused(index, error, message):
-    made = PointClouds(np.zeros((6, 2, 1)))
-    with pytest.raises(error, match=message):
-        made[index]
 
 
 # Resampling

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from cases import rand, randn
 from scipy.spatial.transform import Rotation
 from torch import Tensor
 
@@ -110,9 +111,9 @@ def test_arguments() -> None:
 def clouds(num: int, dim: int, *, size: int = 25, seed: int = 0) -> PointClouds:
     """Ragged weighted clouds without symmetry."""
     generator = torch.Generator().manual_seed(seed)
-    normal = torch.randn(num, size, dim, generator=generator, dtype=torch.float64)
+    normal = randn(num, size, dim, seed=generator)
     points = normal * torch.linspace(1, 2, dim).double() + 0.4 * normal.square().flip(-1)
-    weights = 0.5 + torch.rand(num, size, generator=generator, dtype=torch.float64)
+    weights = 0.5 + rand(num, size, seed=generator)
     weights[1::2, -5:] = 0
     return PointClouds(points, weights)
 

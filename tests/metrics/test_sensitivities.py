@@ -5,10 +5,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import torch
-from cases import random_clouds
-from gpytorch.kernels import ScaleKernel
+from cases import randn, random_clouds
 
-from gp_distributions import DistributionGP, PointClouds, SlicedWassersteinKernel
+from gp_distributions import DistributionGP, PointClouds
 from gp_distributions.metrics import sensitivity
 from gp_distributions.plotting import plot_sensitivity
 
@@ -42,10 +41,7 @@ def test_finite_differences(outputs: bool) -> None:
     found = sensitivity(gp, X, batch_size=2)
     generator = torch.Generator().manual_seed(2)
     for _ in range(3):
-        directions = [
-            torch.randn(x.shape, generator=generator, dtype=torch.float64)
-            for x in (X.points, X.weights)
-        ]
+        directions = [randn(x.shape, seed=generator) for x in (X.points, X.weights)]
         occupied = X.weights > 0
         move, change = directions[0] * occupied.unsqueeze(-1), directions[1] * X.weights
 
@@ -68,31 +64,6 @@ def test_finite_differences(outputs: bool) -> None:
                     rtol=1e-5,
                     atol=1e-6 * expected.abs().max().item(),
                 )
-
-
-def test_mass_taken_in_proportion_changes_nothing() -> None:
-    X = clouds(4, 3)
-    found = sensitivity(model(), X)
-    for values in (found.mean_weights, found.variance_weights):
-        scale = (X.weights * values.abs()).sum(-1)
-        assert ((X.weights * values).sum(-1).abs() <= 1e-8 * scale).all()
-        assert not values[X.weights == 0].any()
-
-
-def test_translations_of_a_linear_function_of_the_mean() -> None:
-    """With a linear kernel, each atom moves the prediction in proportion to its weight."""
-    X = clouds(10, 0)
-    kernel = ScaleKernel(SlicedWassersteinKernel(2, profile="linear"))
-    means = (X.weights.unsqueeze(-1) * X.points).sum(-2)
-    gp = DistributionGP(X, means[:, 0], kernel).eval()
-    found = sensitivity(gp, X[:2])
-    total = found.mean_points.sum(-2)
-    rows = [
-        X[:2].pack(),
-        PointClouds(X.points[:2] + torch.tensor([1.0, 0.0]), X.weights[:2]).pack(),
-    ]
-    first, second = (gp.predict(r)[0] for r in rows)
-    torch.testing.assert_close(total[:, 0], second - first, rtol=1e-6, atol=1e-9)
 
 
 def test_wrong_inputs() -> None:

@@ -2,13 +2,14 @@
 
 import copy
 import math
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 from botorch.exceptions.errors import UnsupportedError
-from cases import with_known_level
+from cases import rand, randn, sliced_kernel, with_known_level
 from gpytorch.kernels import ScaleKernel
 from gpytorch.likelihoods import DirichletClassificationLikelihood, FixedNoiseGaussianLikelihood
 from gpytorch.mlls import ExactMarginalLogLikelihood
@@ -27,7 +28,6 @@ from gp_distributions import (
     PointClouds,
     PrincipalDistance,
     SlicedWasserstein,
-    SlicedWassersteinKernel,
     fit,
 )
 from gp_distributions.fitting.concentrated_classes import ConcentratedClasses
@@ -35,6 +35,8 @@ from gp_distributions.fitting.stages import CONCENTRATION, run
 from gp_distributions.models import ClassificationGP
 from gp_distributions.models.kernel_ridge import KernelRidgeClassifier
 from gp_distributions.numerics.predictions import expected_softmax
+
+make_kernel = partial(sliced_kernel, 0.8, profile="matern52")
 
 pytestmark = pytest.mark.usefixtures("short_fits")
 
@@ -54,12 +56,6 @@ def make_data(
     probabilities = odds / odds.sum(-1, keepdims=True)
     drawn = [generator.choice(3, p=p) for p in probabilities]
     return PointClouds(torch.from_numpy(points)), NAMES[drawn], torch.from_numpy(probabilities)
-
-
-def make_kernel() -> ScaleKernel:
-    kernel = SlicedWassersteinKernel(2, num_slices=10, num_quantiles=20, profile="matern52")
-    kernel.lengthscale = 0.8
-    return ScaleKernel(kernel)
 
 
 X, Y, _ = make_data(60, seed=0)
@@ -161,9 +157,9 @@ class TestProbabilities:
 
     def test_of_many_classes_are_averages_of_samples(self) -> None:
         generator = torch.Generator().manual_seed(0)
-        mean = 2 * torch.randn(5, generator=generator, dtype=torch.float64)
-        std = 3 * torch.rand(5, generator=generator, dtype=torch.float64)
-        samples = torch.randn(100_000, 5, generator=generator, dtype=torch.float64)
+        mean = 2 * randn(5, seed=generator)
+        std = 3 * rand(5, seed=generator)
+        samples = randn(100_000, 5, seed=generator)
         softmax = (mean + std * samples).softmax(-1)
         error = (expected_softmax(mean, std) - softmax.mean(0)).abs()
         assert bool((error < 5 * softmax.std(0) / math.sqrt(len(samples))).all())
@@ -341,10 +337,6 @@ class TestLabels:
             ClassificationGP(X, ["a"] * 60, make_kernel())
         with pytest.raises(ValueError, match="at least one concentration"):
             fit(ClassificationGP(X, Y, make_kernel()), alpha_epsilons=())
-
-    def test_rows_may_be_wider(self, model: ClassificationGP) -> None:
-        expected = model.predict_proba(NEW_X[:3])
-        torch.testing.assert_close(model.predict_proba(NEW_X[:3].pack(atoms=25)), expected)
 
 
 class TestKernelRidge:

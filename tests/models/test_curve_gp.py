@@ -1,18 +1,21 @@
 """Curves as targets, against Gaussian processes of all their values that are built densely."""
 
 import copy
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 from botorch.exceptions.errors import UnsupportedError
-from cases import random_rows
-from gpytorch.kernels import MaternKernel, ScaleKernel
+from cases import random_rows, sliced_kernel
+from gpytorch.kernels import MaternKernel
 from torch import Tensor
 
-from gp_distributions import CurveGP, PointClouds, SlicedWassersteinKernel, fit
+from gp_distributions import CurveGP, PointClouds, fit
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.numerics.kronecker import KroneckerBound
+
+kernel = partial(sliced_kernel, 2.0, 1.7)
 
 ROWS = random_rows(16, sizes=(5, 12))
 T, M = 12, 6
@@ -20,13 +23,6 @@ AT = torch.linspace(0, 1, M).double()
 CURVES = (3 * AT + ROWS.sin().sum(-1, keepdim=True)).sin() + ROWS[:, [0]] * AT
 EXACT = {"rtol": 1e-9, "atol": 1e-9}
 WEIGHTS = torch.stack([torch.full((M,), 1 / M).double(), AT - 0.5])
-
-
-def kernel() -> ScaleKernel:
-    made = ScaleKernel(SlicedWassersteinKernel(2, num_slices=10, num_quantiles=20))
-    made.base_kernel.lengthscale = 2.0
-    made.outputscale = 1.7
-    return made
 
 
 def with_gaps() -> Tensor:

@@ -8,11 +8,11 @@ import gpytorch
 import pytest
 import torch
 from botorch.models import SingleTaskGP
-from cases import as_rows, random_clouds, with_known_level
+from cases import as_rows, random_clouds, sliced_kernel, with_known_level
 from gpytorch.kernels import RBFKernel, ScaleKernel
 from torch import Tensor
 
-from gp_distributions import DistributionGP, PointClouds, SlicedWassersteinKernel, fit
+from gp_distributions import DistributionGP, PointClouds, SlicedWassersteinKernel
 from gp_distributions.warnings import JitterWarning
 
 pytestmark = pytest.mark.usefixtures("short_fits")
@@ -22,14 +22,8 @@ ROWS = as_rows(CLOUDS)
 TARGETS = torch.stack([points.square().sum() for points, _ in CLOUDS])
 
 
-def make_kernel(**options: Any) -> ScaleKernel:
-    kernel = SlicedWassersteinKernel(2, num_slices=10, num_quantiles=20, **options)
-    kernel.lengthscale = 1.5
-    return ScaleKernel(kernel, batch_shape=options.get("batch_shape", torch.Size()))
-
-
 def make_model(num: int = 30, rows: Tensor = ROWS, **options: Any) -> DistributionGP:
-    return DistributionGP(rows[:num], TARGETS[:num], make_kernel(), **options)
+    return DistributionGP(rows[:num], TARGETS[:num], sliced_kernel(), **options)
 
 
 @pytest.fixture
@@ -45,7 +39,7 @@ def as_clouds(which: slice) -> PointClouds:
 class TestInputs:
     def test_clouds_and_rows_are_the_same_data(self, model: DistributionGP) -> None:
         other = DistributionGP(
-            as_clouds(slice(30)), TARGETS[:30].numpy(), make_kernel(), sampling_noise=False
+            as_clouds(slice(30)), TARGETS[:30].numpy(), sliced_kernel(), sampling_noise=False
         )
         torch.testing.assert_close(
             other.predict(as_clouds(slice(30, None))), model.predict(ROWS[30:])
@@ -57,9 +51,9 @@ class TestInputs:
 
     def test_targets_are_checked(self) -> None:
         with pytest.raises(ValueError, match=r"each of \(40,\) clouds.*\(39,\)"):
-            DistributionGP(ROWS, TARGETS[:39], make_kernel())
+            DistributionGP(ROWS, TARGETS[:39], sliced_kernel())
         with pytest.raises(ValueError, match=r"got 'a' at \(0,\)\. .*Use ClassificationGP"):
-            DistributionGP(ROWS, ["a", "b"] * 20, make_kernel())
+            DistributionGP(ROWS, ["a", "b"] * 20, sliced_kernel())
 
     @pytest.mark.parametrize("atoms", [30, 100])
     def test_rows_of_another_width(self, atoms: int) -> None:
@@ -78,7 +72,7 @@ class TestPredictions:
     @pytest.mark.parametrize("shape", [(), (1,), (2,)])
     def test_shapes_follow_those_of_targets(self, shape: tuple[int, ...]) -> None:
         targets = TARGETS.reshape(-1, *[1] * len(shape)).expand(-1, *shape)
-        model = DistributionGP(ROWS, targets, make_kernel())
+        model = DistributionGP(ROWS, targets, sliced_kernel())
         for values in model.predict(ROWS[:4]):
             assert values.shape == (4, *shape)
             assert not values.requires_grad
@@ -95,7 +89,9 @@ class TestPredictions:
     def test_known_noise_is_in_the_units_of_the_targets(self) -> None:
         variances = torch.linspace(0.1, 4.0, 30, dtype=torch.float64)
         model = with_known_level(make_model(train_Yvar=variances.numpy()))
-        K = make_kernel()(ROWS).to_dense().detach() * TARGETS[:30].var()  # of standardised targets
+        K = (
+            sliced_kernel()(ROWS).to_dense().detach() * TARGETS[:30].var()
+        )  # of standardised targets
         mean = TARGETS[:30].mean()
         solved = torch.linalg.solve(K[:30, :30] + variances.diag(), K[:30, 30:])
         expected = mean + solved.T @ (TARGETS[:30] - mean)
@@ -114,29 +110,10 @@ class TestPredictions:
         with pytest.raises(ValueError, match="got two of them"):
             make_model(train_Yvar=torch.ones(30), sampling_noise=True)
 
-    @pytest.mark.usefixtures("whole_fits")
-    def test_several_outputs_are_independent_models(self) -> None:
-        targets = torch.stack([TARGETS, TARGETS.sqrt()], dim=-1)
-        batch_shape = torch.Size([2])
-        both = fit(DistributionGP(ROWS[:30], targets[:30], make_kernel(batch_shape=batch_shape)))
-        for index in range(2):
-            one = fit(DistributionGP(ROWS[:30], targets[:30, index], make_kernel()))
-            part = both.subset_output([index])
-            for model in (both, part):
-                mean, std = model.predict(ROWS[30:])
-                column = index if model is both else 0
-                # Two runs of an optimiser that stops where the gradient is small.
-                torch.testing.assert_close(
-                    mean[:, column], one.predict(ROWS[30:])[0], rtol=1e-2, atol=1e-2
-                )
-                torch.testing.assert_close(
-                    std[:, column], one.predict(ROWS[30:])[1], rtol=1e-2, atol=1e-2
-                )
-
     def test_of_a_batch_of_models_are_those_of_its_parts(self) -> None:
         rows, targets = ROWS[:30].unflatten(0, (3, 10)), TARGETS[:30].reshape(3, 10)
         batch = DistributionGP(
-            rows, targets.unsqueeze(-1), make_kernel(batch_shape=torch.Size([3]))
+            rows, targets.unsqueeze(-1), sliced_kernel(batch_shape=torch.Size([3]))
         )
         test = ROWS[30:39].unflatten(0, (3, 3))
         mean, std = batch.predict(test)
@@ -144,7 +121,7 @@ class TestPredictions:
         assert mean.shape == std.shape == (3, 3, 1)
         assert everywhere.shape == (3, 10, 1)
         for i in range(3):
-            model = DistributionGP(rows[i], targets[i], make_kernel())
+            model = DistributionGP(rows[i], targets[i], sliced_kernel())
             expected = model.predict(test[i])
             torch.testing.assert_close(mean[i, :, 0], expected[0])
             torch.testing.assert_close(std[i, :, 0], expected[1])
@@ -163,7 +140,7 @@ class TestExactness:
     def test_jitter_is_announced(self) -> None:
         twice = torch.cat([ROWS[:20], ROWS[:20]])
         targets = torch.cat([TARGETS[:20], TARGETS[:20]])
-        kernel = make_kernel(profile="gaussian")
+        kernel = sliced_kernel(profile="gaussian")
         kernel.base_kernel.lengthscale = 1e3
         model = DistributionGP(twice, targets, kernel)
         model.likelihood.noise_covar.register_constraint(
@@ -181,7 +158,7 @@ class TestBoTorch:
         self, compose: str, outputs: int
     ) -> None:
         width = ROWS.shape[-1]
-        kernel = make_kernel(active_dims=range(width))
+        kernel = sliced_kernel(active_dims=range(width))
         if compose == "sum":
             kernel = kernel + ScaleKernel(RBFKernel(active_dims=[width]))
         elif compose == "product":
@@ -202,18 +179,6 @@ class TestBoTorch:
             value = posterior.mean.sum() + posterior.distribution.covariance_matrix.sin().sum()
             values.append((value.detach(), *torch.autograd.grad(value, new)))
         torch.testing.assert_close(values[0], values[1], rtol=1e-6, atol=1e-8)
-
-    def test_conditioning_is_training_on_more(self, model: DistributionGP) -> None:
-        whole = make_model(num=35, outcome_transform=None)
-        part = make_model(outcome_transform=None)
-        conditioned = part.condition_on_observations(ROWS[30:35], TARGETS[30:35, None])
-        torch.testing.assert_close(
-            conditioned.posterior(ROWS[35:]).distribution.covariance_matrix,
-            whole.posterior(ROWS[35:]).distribution.covariance_matrix,
-        )
-        torch.testing.assert_close(
-            conditioned.posterior(ROWS[35:]).mean, whole.posterior(ROWS[35:]).mean
-        )
 
 
 @pytest.mark.parametrize("outputs", [[1, 0], [-1]])

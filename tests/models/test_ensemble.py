@@ -9,7 +9,7 @@ import torch
 from botorch.acquisition import qKnowledgeGradient
 from botorch.models.transforms.outcome import Log
 from botorch.models.utils.assorted import fantasize
-from cases import as_rows, halving, random_clouds
+from cases import as_rows, halving, randn, random_clouds
 from gpytorch.kernels import ScaleKernel
 from scipy import stats
 from torch import Tensor
@@ -260,8 +260,7 @@ class TestLevel:
     """A level with a flat prior is that of a constant kernel of large variance."""
 
     def test_it_is_the_limit_of_a_constant_kernel(self) -> None:
-        generator = torch.Generator().manual_seed(0)
-        root = torch.randn(9, 12, generator=generator, dtype=torch.float64)
+        root = randn(9, 12)
         K = root @ root.mT / 12
         e, C, k = K[0, :7], K[:7, :7] + 0.1 * torch.eye(7).double(), K[7:, :7]
         level = Conditioned(torch.linalg.cholesky(C), e, level=True)

@@ -6,21 +6,20 @@ from contextlib import contextmanager
 import gpytorch
 import pytest
 import torch
+from cases import randn
 from linear_operator import to_linear_operator
 from torch import Tensor
 
 from gp_distributions.models.exact_inference import ExactMultivariateNormal
-from gp_distributions.numerics.linear_algebra import log_densities
 
 
 def covariances(*shape: int) -> Tensor:
-    generator = torch.Generator().manual_seed(0)
-    roots = torch.randn(*shape, generator=generator, dtype=torch.float64)
+    roots = randn(*shape)
     return roots @ roots.mT + torch.eye(shape[-1], dtype=torch.float64)
 
 
 def numbers(*shape: int) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    return randn(*shape, seed=1)
 
 
 @contextmanager
@@ -29,14 +28,6 @@ def iterating() -> Iterator[None]:
     iterations = gpytorch.settings.fast_computations(True, True, True)
     with gpytorch.settings.max_cholesky_size(1), iterations:
         yield
-
-
-def test_derivatives_of_densities() -> None:
-    def densities(differences: Tensor, matrix: Tensor) -> Tensor:
-        return log_densities(differences, (matrix + matrix.mT) / 2)
-
-    arguments = numbers(2, 4, 3).requires_grad_(), covariances(2, 4, 4).requires_grad_()
-    assert torch.autograd.gradcheck(densities, arguments)
 
 
 @pytest.mark.parametrize("shape", [(4,), (2, 4), (5, 2, 4), (3, 5, 2, 4)])

@@ -2,11 +2,11 @@
 
 import pytest
 import torch
+from cases import randn
 
 from gp_distributions import (
     DistributionGP,
     Gaussians,
-    MMDKernel,
     PointClouds,
     SharedKernelGP,
     SlicedWassersteinKernel,
@@ -20,8 +20,8 @@ pytestmark = pytest.mark.usefixtures("short_fits")
 
 def gaussians(count: int, seed: int) -> tuple[Gaussians, torch.Tensor]:
     generator = torch.Generator().manual_seed(seed)
-    mean = torch.randn(count, 2, generator=generator, dtype=torch.float64)
-    factor = 0.3 * torch.randn(count, 2, 2, generator=generator, dtype=torch.float64)
+    mean = randn(count, 2, seed=generator)
+    factor = 0.3 * randn(count, 2, 2, seed=generator)
     covariance = factor @ factor.mT
     targets = mean[:, 0] + covariance.diagonal(dim1=-2, dim2=-1).sum(-1).sqrt()
     return Gaussians(mean, covariance), targets
@@ -52,13 +52,3 @@ def test_kernels_of_other_inputs_are_refused(
     clouds = PointClouds(torch.randn(20, 6, 3, dtype=torch.float64))
     with pytest.raises(ValueError, match=r"clouds of dimension 2.*got PointClouds of dimension 3"):
         model(clouds, y, SlicedWassersteinKernel(2))
-
-
-def test_mixtures_of_one_component_are_gaussians() -> None:
-    train, y = gaussians(20, 0)
-    kernel = {"profile": "matern52", "bandwidth": 1.0}
-    one = DistributionGP(train, y, MMDKernel(2, inputs="gaussians", **kernel))
-    other = DistributionGP(train.as_mixtures(), y, MMDKernel(2, inputs="mixtures", **kernel))
-    torch.testing.assert_close(
-        other.predict(train.as_mixtures()), one.predict(train), rtol=1e-8, atol=1e-8
-    )

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from cases import MODELS, NEW_ROWS, NEW_TARGETS
+from cases import MODELS, NEW_ROWS, NEW_TARGETS, randn
 
 from gp_distributions import (
     DistributionGP,
@@ -57,8 +57,7 @@ def test_fits(name: str, mode: Callable[[], Any]) -> None:
 
 
 def test_fit_of_a_reference() -> None:
-    generator = torch.Generator().manual_seed(0)
-    reference = ReferenceMeasure(torch.randn(3, 2, generator=generator, dtype=torch.float64))
+    reference = ReferenceMeasure(randn(3, 2))
     kernels = (SinkhornKernel(copy.deepcopy(reference)) for _ in range(2))
     models = [DistributionGP(NEW_ROWS, NEW_TARGETS, kernel) for kernel in kernels]
     expected = fit_reference(models[0], steps=1, guard=None, progress=False)

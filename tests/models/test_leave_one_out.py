@@ -6,18 +6,15 @@ from typing import Any
 import pytest
 import torch
 from botorch.models.transforms.outcome import Log
-from cases import as_rows, random_clouds, with_known_level
+from cases import as_rows, random_clouds
 from gpytorch.kernels import ScaleKernel
 from torch import Tensor
 
 from gp_distributions import (
     DistributionGP,
-    MixedInputs,
-    PointClouds,
     SharedKernelGP,
     SlicedWassersteinKernel,
     SparseDistributionGP,
-    mixed_kernel,
 )
 from gp_distributions.kernels.covariances import covariance
 
@@ -77,15 +74,6 @@ def test_is_leaving_out(
         posterior = without(model, index).posterior(ROWS[[index]], observation_noise=noise)
         torch.testing.assert_close(mean[index].flatten(), posterior.mean.flatten())
         torch.testing.assert_close(std[index].flatten(), posterior.variance.sqrt().flatten())
-
-
-def test_agrees_with_the_sparse_model_on_all_clouds() -> None:
-    points, weights = zip(*CLOUDS, strict=True)
-    X = MixedInputs(cloud=PointClouds.from_list(points, weights=weights), number=ONE.sqrt())
-    kernel = mixed_kernel(X)
-    exact = with_known_level(DistributionGP(X, ONE, kernel))
-    sparse = SparseDistributionGP(X, ONE, kernel)
-    torch.testing.assert_close(exact.leave_one_out(), sparse.leave_one_out(), rtol=1e-5, atol=1e-5)
 
 
 def test_little_noise() -> None:

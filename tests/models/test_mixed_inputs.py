@@ -90,6 +90,8 @@ class TestRegression:
         model = make_model()
         one, several = model.predict(X[TRAIN : TRAIN + 1]), model.predict(X[TRAIN:])
         same(one, tuple(m[:1] for m in several))
+        turned = MixedInputs(**dict(reversed(X[TRAIN:].blocks.items())))
+        assert all(map(torch.equal, model.predict(turned), several))
         new = MixedInputs(cells=CELLS[:1], covariates=FRAME[:1].assign(arm="other"))
         with pytest.raises(ValueError, match=r"'arm' of block 'covariates'.*'other' in row 'p0'"):
             model.predict(new)

@@ -7,8 +7,8 @@ import pytest
 import torch
 from botorch.fit import fit_gpytorch_mll
 from botorch.sampling import SobolQMCNormalSampler
-from cases import as_rows, random_clouds
-from gpytorch.kernels import RBFKernel, ScaleKernel
+from cases import as_rows, rand, randn, random_clouds, sliced_kernel
+from gpytorch.kernels import RBFKernel
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 from torch.distributions import MultivariateNormal
@@ -34,16 +34,10 @@ RATIOS = torch.stack([weights.square().sum() for _, weights in CLOUDS])
 RATIOS = RATIOS / RATIOS[:30].log().mean().exp()
 
 
-def make_kernel(**options: Any) -> ScaleKernel:
-    kernel = SlicedWassersteinKernel(2, num_slices=10, num_quantiles=20, **options)
-    kernel.lengthscale = 1.5
-    return ScaleKernel(kernel, batch_shape=options.get("batch_shape", torch.Size()))
-
-
 def make_model(
     num: int = 30, c: float = 0.4, rows: Tensor = ROWS, **options: Any
 ) -> DistributionGP:
-    options = {"sampling_noise": True, "covar_module": make_kernel(), **options}
+    options = {"sampling_noise": True, "covar_module": sliced_kernel(), **options}
     model = DistributionGP(rows[:num], TARGETS[:num], **options)
     model.likelihood.noise = torch.tensor(0.02, dtype=torch.float64)
     model.likelihood.sampling_noise = c
@@ -59,7 +53,7 @@ class TestEffectiveSizes:
         generator = torch.Generator().manual_seed(0)
         points = torch.randint(-1, 2, (3, 4, 12, 2), generator=generator).double()
         points[points == 0] *= -1  # zeros of both signs
-        weights = torch.rand(3, 4, 12, generator=generator, dtype=torch.float64)
+        weights = rand(3, 4, 12, seed=generator)
         weights[..., 9:] = 0
         sizes = effective_sizes(points, weights)
         assert sizes.shape == (3, 4)
@@ -122,7 +116,7 @@ class TestLikelihood:
     def test_of_observations_is_the_formula(self, shape: tuple[int, ...], outputs: int) -> None:
         """In units of the targets, with any batch axes."""
         targets = TARGETS[:30, None] * torch.tensor([1.0, 50.0][:outputs], dtype=torch.float64)
-        model = DistributionGP(ROWS[:30], targets, make_kernel(), sampling_noise=True)
+        model = DistributionGP(ROWS[:30], targets, sliced_kernel(), sampling_noise=True)
         c = torch.tensor([[0.4], [0.8]][:outputs], dtype=torch.float64)
         model.likelihood.noise = torch.full_like(c, 0.02).reshape(model.likelihood.noise.shape)
         model.likelihood.sampling_noise = c.reshape(model.likelihood.noise.shape)
@@ -173,7 +167,7 @@ class TestLikelihood:
     def test_beside_other_columns(self) -> None:
         """The clouds are in columns 1 to 60; a kernel reads the first one too."""
         X = torch.cat([TARGETS[:, None].cos(), ROWS], dim=-1)
-        kernel = make_kernel(active_dims=range(1, X.shape[-1])) * RBFKernel(active_dims=[0])
+        kernel = sliced_kernel(active_dims=range(1, X.shape[-1])) * RBFKernel(active_dims=[0])
         model = make_model(rows=X, covar_module=kernel)
         added = (
             model.posterior(X[30:], observation_noise=True).variance
@@ -189,7 +183,7 @@ class TestLikelihood:
     def test_what_it_cannot_be_combined_with(self) -> None:
         X = torch.cat([ROWS, ROWS], dim=-1)
         width = ROWS.shape[-1]
-        kernel = make_kernel(active_dims=range(width)) + make_kernel(
+        kernel = sliced_kernel(active_dims=range(width)) + sliced_kernel(
             active_dims=range(width, 2 * width)
         )
         with pytest.raises(ValueError, match="got one that reads 2"):
@@ -241,7 +235,7 @@ class TestLearning:
     def test_one_size(self, size: int) -> None:
         """Predictions at that size do not change."""
         X, y = samples(60, size, seed=0)
-        model = DistributionGP(X, y, make_kernel(), sampling_noise=True)
+        model = DistributionGP(X, y, sliced_kernel(), sampling_noise=True)
         others = {n: p.clone() for n, p in model.named_parameters() if "noise" not in n}
         same, _ = samples(200, size, seed=1)
         smaller, smaller_y = samples(200, 5, seed=1)
@@ -260,7 +254,7 @@ class TestLearning:
             mean, std = predicted
             return float(((y - mean).abs() < 1.96 * std).double().mean())
 
-        plain = DistributionGP(X, y, make_kernel())
+        plain = DistributionGP(X, y, sliced_kernel())
         for name, parameter in plain.named_parameters():
             parameter.data = model.get_parameter(name).data
         assert coverage(smaller_y, plain.predict(smaller)) < 0.8
@@ -270,16 +264,16 @@ class TestLearning:
         """Targets with noise of variance c / n about a function of the clouds, as in the model."""
         generator = torch.Generator().manual_seed(0)
         sizes = torch.tensor([5, 10, 20, 80]).repeat(25)
-        bags = [torch.rand(int(n), 2, generator=generator, dtype=torch.float64) for n in sizes]
-        centres = 4 * torch.rand(100, 2, generator=generator, dtype=torch.float64)
+        bags = [rand(int(n), 2, seed=generator) for n in sizes]
+        centres = 4 * rand(100, 2, seed=generator)
         # Centred bags, so that their sampling is no noise.
         clouds = PointClouds.from_list(
             [0.1 * (b - b.mean(0)) + m for b, m in zip(bags, centres, strict=True)]
         )
-        noise = (0.5 / sizes).sqrt() * torch.randn(100, generator=generator, dtype=torch.float64)
+        noise = (0.5 / sizes).sqrt() * randn(100, seed=generator)
         y = centres[:, 0].sin() + noise
         model = DistributionGP(
-            clouds, y, make_kernel(), outcome_transform=None, sampling_noise=True
+            clouds, y, sliced_kernel(), outcome_transform=None, sampling_noise=True
         )
         fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
         # 75 bags of relative variance 2: a standard error of 0.16 of c.
@@ -299,7 +293,7 @@ class TestLearning:
     @pytest.mark.parametrize("num", [1, 2])
     def test_very_few_clouds(self, num: int) -> None:
         targets = torch.stack([TARGETS, TARGETS.sqrt()], dim=-1)[:num]
-        kernel = make_kernel(batch_shape=torch.Size([2]))
+        kernel = sliced_kernel(batch_shape=torch.Size([2]))
         model = DistributionGP(ROWS[:num], targets, kernel, sampling_noise=True)
         for values in (*model.predict(ROWS[30:]), *fit(model).predict(ROWS[30:])):
             assert bool(values.isfinite().all())
@@ -307,7 +301,7 @@ class TestLearning:
     @pytest.mark.filterwarnings("ignore::gp_distributions.warnings.UndeterminedWarning")
     def test_equal_targets(self) -> None:
         targets = torch.full((30,), 0.1, dtype=torch.float64)
-        model = DistributionGP(ROWS[:30], targets, make_kernel(), sampling_noise=True)
+        model = DistributionGP(ROWS[:30], targets, sliced_kernel(), sampling_noise=True)
         std = fit(model, restarts=0).predict(ROWS[30:])[1]
         assert bool((std > 0).all())
         assert model.likelihood.sampling_noise.item() > 0
@@ -335,6 +329,6 @@ def learned(model: DistributionGP) -> bool:
 def samples(num: int, size: int, seed: int) -> tuple[PointClouds, Tensor]:
     """Bags of Gaussians, and the sines of their means."""
     generator = torch.Generator().manual_seed(seed)
-    means = 2 * torch.rand(num, 2, generator=generator, dtype=torch.float64) - 1
-    noise = torch.randn(num, size, 2, generator=generator, dtype=torch.float64)
+    means = 2 * rand(num, 2, seed=generator) - 1
+    noise = randn(num, size, 2, seed=generator)
     return PointClouds(means.unsqueeze(1) + noise), (2 * means[:, 0]).sin()

@@ -65,17 +65,6 @@ def test_clouds_of_any_scale(name: str, init: Literal["median", "current"]) -> N
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
 
 
-@pytest.mark.filterwarnings("ignore:All 3 training clouds coincide")
-def test_coinciding_clouds_are_valid() -> None:
-    """In another order, padded, or moved where the distance does not see it."""
-    lattice = POINTS[:1].round()
-    for points, kernel in (
-        (torch.cat([lattice, lattice.flip(-2), lattice.roll(2, -2)]), KERNELS["sw2"]()),
-        (lattice + torch.arange(3.0).reshape(-1, 1, 1), KERNELS["centred"]()),
-    ):
-        fit(DistributionGP(PointClouds(points), TARGETS[:3], kernel), restarts=0)
-
-
 @pytest.mark.filterwarnings("ignore:All 6 training clouds coincide")
 def test_labels_have_no_scale() -> None:
     labels = 1e200 * torch.arange(2.0, dtype=torch.float64).reshape(2, 1)

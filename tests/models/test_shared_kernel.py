@@ -1,13 +1,13 @@
 """Several outputs with one kernel: independent GPs with shared hyperparameters, at the cost of one."""
 
 import copy
+from functools import partial
 
 import pytest
 import torch
 from botorch.acquisition import qLogNoisyExpectedImprovement
 from botorch.sampling import SobolQMCNormalSampler
-from cases import random_rows
-from gpytorch.kernels import ScaleKernel
+from cases import random_rows, sliced_kernel
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 
@@ -16,16 +16,11 @@ from gp_distributions.fitting.ascent import objective
 from gp_distributions.models import SamplingNoiseLikelihood
 from gp_distributions.models.shared_kernel import SharedKernelGP
 
+make_kernel = partial(sliced_kernel, 2.0, 1.7)
+
 ROWS = random_rows(40, sizes=(5, 20))
 TARGETS = torch.stack([ROWS.sin().sum(-1), ROWS.square().sum(-1).sqrt(), ROWS[:, :9].sum(-1)], -1)
 EXACT = {"rtol": 1e-9, "atol": 1e-9}
-
-
-def make_kernel() -> ScaleKernel:
-    kernel = ScaleKernel(SlicedWassersteinKernel(2, num_slices=10, num_quantiles=20))
-    kernel.base_kernel.lengthscale = 2.0
-    kernel.outputscale = 1.7
-    return kernel
 
 
 def make_model() -> SharedKernelGP:
@@ -98,20 +93,6 @@ def test_fit_maximises_the_sum_over_outputs() -> None:
     assert values.sum() > likelihood_and_gradient(start, objective(start))[0].sum()
     assert all(float(gradient.abs().max()) < 1e-2 for gradient in gradients.values())
     assert model.num_outputs == 3
-
-
-def test_conditioning() -> None:
-    model = make_model()
-    conditioned = model.condition_on_observations(ROWS[30:33], TARGETS[30:33])
-    posterior = conditioned.posterior(ROWS[33:])
-    for output in range(3):
-        expected = (
-            independent(model, output)
-            .condition_on_observations(ROWS[30:33], TARGETS[30:33, [output]])
-            .posterior(ROWS[33:])
-        )
-        torch.testing.assert_close(posterior.mean[:, output], expected.mean[:, 0], **EXACT)
-        torch.testing.assert_close(posterior.variance[:, output], expected.variance[:, 0], **EXACT)
 
 
 def test_subsets_of_outputs() -> None:

@@ -1,25 +1,26 @@
 """The sparse classifier: exact with all clouds inducing, any labels, and pieces with labels."""
 
 import copy
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from cases import as_rows, random_clouds
-from gpytorch.kernels import ScaleKernel
+from cases import as_rows, random_clouds, sliced_kernel
 from sharding_tasks import in_pieces
 
 from gp_distributions import (
     ClassificationGP,
     PointClouds,
     ShardedClouds,
-    SlicedWassersteinKernel,
     SparseClassificationGP,
     SparseDistributionGP,
     fit,
 )
 from gp_distributions.sharding.pieces import FunctionPiece
+
+make_kernel = partial(sliced_kernel, 2.0, 5.0)
 
 CLOUDS = random_clouds(80, sizes=(5, 20))
 ROWS = as_rows(CLOUDS)
@@ -28,13 +29,6 @@ BAGS = PointClouds.from_list(POINTS, weights=WEIGHTS)
 SPREADS = torch.stack([points.square().mean() for points, _ in CLOUDS])
 NUMBERS = torch.bucketize(SPREADS, SPREADS.quantile(torch.tensor([0.3, 0.8]).double()))
 NAMES = np.array(["narrow", "medium", "wide"])[NUMBERS.numpy()]
-
-
-def make_kernel() -> ScaleKernel:
-    kernel = ScaleKernel(SlicedWassersteinKernel(2, num_slices=10, num_quantiles=20))
-    kernel.base_kernel.lengthscale = 2.0
-    kernel.outputscale = 5.0
-    return kernel
 
 
 def make_model(**options: Any) -> SparseClassificationGP:

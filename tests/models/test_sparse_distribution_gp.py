@@ -2,13 +2,14 @@
 
 import copy
 import itertools
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from botorch.models.transforms.outcome import Standardize
-from cases import as_rows, halving, random_clouds, with_known_level
+from cases import as_rows, halving, random_clouds, sliced_kernel, with_known_level
 from gpytorch.kernels import ScaleKernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
 from gpytorch.mlls import ExactMarginalLogLikelihood
@@ -25,6 +26,8 @@ from gp_distributions import (
 )
 from gp_distributions.models.pieces import SampledPieces
 
+make_kernel = partial(sliced_kernel, 3.0, 1.7)
+
 CLOUDS = random_clouds(70, sizes=(5, 20))
 ROWS = as_rows(CLOUDS)
 POINTS, WEIGHTS = zip(*CLOUDS, strict=True)
@@ -33,14 +36,6 @@ TARGETS = torch.stack([points.square().sum() for points, _ in CLOUDS])
 SEVERAL = torch.stack([TARGETS, ROWS.sin().sum(-1), ROWS[:, :9].sum(-1)], -1)
 NEW = ROWS[60:]
 NOISE = 1e-3
-
-
-def make_kernel() -> ScaleKernel:
-    kernel = SlicedWassersteinKernel(2, num_slices=10, num_quantiles=20)
-    kernel.lengthscale = 3.0
-    kernel = ScaleKernel(kernel)
-    kernel.outputscale = 1.7
-    return kernel
 
 
 def make_sparse(targets: Tensor = TARGETS, **options: Any) -> SparseDistributionGP:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy
 import torch
+from cases import rand
 from scipy import integrate, stats
 from torch import Tensor
 from torch.distributions import (
@@ -30,8 +31,7 @@ from gp_distributions.numerics.densities import (
 
 
 def random_mixtures(seed: int = 0) -> Mixture:
-    generator = torch.Generator().manual_seed(seed)
-    weights, location, scale = torch.rand(3, 7, 5, generator=generator, dtype=torch.float64)
+    weights, location, scale = rand(3, 7, 5, seed=seed)
     weights[0, 1:3] = 0
     weights[1] = torch.tensor([0.0, 0, 0, 0, 1])
     location = 10 * location

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy
 import torch
+from cases import randn
 from torch import Tensor
 
 from gp_distributions.numerics.directions import (
@@ -68,7 +69,7 @@ def test_energy_is_less_than_that_of_bases_and_of_random_directions(dim: int, se
     found = energy(sphere_directions(dim, number, seed=seed))
     generator = torch.Generator().manual_seed(0)
     for trial in range(10):
-        random = torch.randn(number, dim, generator=generator, dtype=torch.float64)
+        random = randn(number, dim, seed=generator)
         assert found < energy(orthonormal(dim, 4, trial))
         assert found < energy(torch.nn.functional.normalize(random, dim=-1))
 

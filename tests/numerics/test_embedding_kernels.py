@@ -11,6 +11,7 @@ import gpytorch
 import numpy as np
 import pytest
 import torch
+from cases import randn
 from gpytorch.kernels import (
     Kernel,
     LinearKernel,
@@ -47,10 +48,6 @@ RADIAL: dict[str, Callable[[float], float]] = {
 WITH_SPECTRUM = [name for name in RADIAL if name != "energy"]
 
 
-def random(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
 def by_formula(name: str, x: Tensor, y: Tensor) -> Tensor:
     rows = [[RADIAL[name](math.dist(a, b)) for b in y.tolist()] for a in x.tolist()]
     return torch.tensor(rows, dtype=torch.float64)
@@ -64,7 +61,7 @@ class TestIsotropic:
         self, name: str, offset: float, tracked: bool
     ) -> None:
         """Offset and points are exact in floating point, and so are their differences."""
-        x = (random(6, 2) * 2**10).round() / 2**10
+        x = (randn(6, 2) * 2**10).round() / 2**10
         x = torch.cat([x, x[:2]])
         moved = (x + offset).requires_grad_(tracked)
         actual = EMBEDDING_KERNELS[name].matrix(moved, moved).detach()
@@ -73,7 +70,7 @@ class TestIsotropic:
     @pytest.mark.parametrize("tracked", [False, True])
     def test_groups_far_apart(self, name: str, tracked: bool) -> None:
         """Squares that are 1e8 times larger do not reduce the accuracy within a group."""
-        x = torch.cat([random(4, 2), random(4, 2, seed=1) + 2.0**14])
+        x = torch.cat([randn(4, 2), randn(4, 2, seed=1) + 2.0**14])
         x = ((x * 2**10).round() / 2**10).requires_grad_(tracked)
         expected = by_formula(name, x, x)
         with warnings.catch_warnings():
@@ -83,7 +80,7 @@ class TestIsotropic:
         torch.testing.assert_close(actual, expected, rtol=1e-12, atol=max(atol, 1e-300))
 
     def test_gradient_of_coincident_points_is_zero(self, name: str) -> None:
-        x = random(1, 2).repeat(3, 1).requires_grad_()
+        x = randn(1, 2).repeat(3, 1).requires_grad_()
         for y in (x, x.detach()):
             (gradient,) = torch.autograd.grad(EMBEDDING_KERNELS[name].matrix(x, y).sum(), x)
             assert float(gradient.abs().max()) <= 1e-14
@@ -166,8 +163,8 @@ CLOSED = ["gaussian", "linear", "polynomial2", "polynomial3"]
 
 def gaussians(*shape: int, dim: int = 2, seed: int = 0) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
-    mean = torch.randn(*shape, dim, generator=generator, dtype=torch.float64)
-    root = 0.5 * torch.randn(*shape, dim, dim, generator=generator, dtype=torch.float64)
+    mean = randn(*shape, dim, seed=generator)
+    root = 0.5 * randn(*shape, dim, dim, seed=generator)
     return join_gaussians(mean, root @ root.mT)
 
 

@@ -3,6 +3,7 @@
 import ot
 import pytest
 import torch
+from cases import rand
 from torch import Tensor
 
 from gp_distributions.numerics.entropic_transport import conditional_plan, transport_potentials
@@ -14,7 +15,7 @@ def problem(
     generator = torch.Generator().manual_seed(seed)
 
     def uniform(*shape: int) -> Tensor:
-        return torch.rand(*shape, generator=generator, dtype=torch.float64)
+        return rand(*shape, seed=generator)
 
     weights, masses = 0.1 + uniform(clouds, atoms), 0.1 + uniform(size)
     return (

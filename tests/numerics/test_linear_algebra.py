@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import linear_operator
 import pytest
 import torch
+from cases import rand, randn
 from linear_operator.utils.errors import NanError, NotPSDError
 from torch import Tensor
 
@@ -35,8 +36,7 @@ def jitter_noted() -> Iterator[list[float]]:
 
 
 def positive(*shape: int, seed: int = 0) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    root = torch.randn(*shape, shape[-1], generator=generator, dtype=torch.float64)
+    root = randn(*shape, shape[-1], seed=seed)
     return root @ root.mT + torch.eye(shape[-1], dtype=torch.float64)
 
 
@@ -112,22 +112,22 @@ class TestErrors:
         assert not jitter
 
 
+@pytest.mark.parametrize("noisy", [True, False])
 @pytest.mark.parametrize("batch", [(), (2,)])
-def test_log_densities_with_noise(batch: tuple[int, ...]) -> None:
+def test_log_densities(batch: tuple[int, ...], noisy: bool) -> None:
     generator = torch.Generator().manual_seed(0)
     roots, differences, noise = (
-        torch.rand(*batch, *shape, generator=generator, dtype=torch.float64)
-        for shape in ((4, 4), (4, 3), (4,))
+        rand(*batch, *shape, seed=generator) for shape in ((4, 4), (4, 3), (4,))
     )
-    inputs = [differences, roots @ roots.mT, 0.1 + noise]
-    covariance = inputs[1] + torch.diag_embed(inputs[2])
+    covariance = roots @ roots.mT + torch.diag_embed(0.1 + noise)
+    inputs = [differences, roots @ roots.mT, 0.1 + noise] if noisy else [differences, covariance]
     normal = torch.distributions.MultivariateNormal(
         torch.zeros(4).double(), covariance.unsqueeze(-3)
     )
     torch.testing.assert_close(log_densities(*inputs), normal.log_prob(differences.mT))
 
-    def densities(differences: Tensor, matrix: Tensor, noise: Tensor) -> Tensor:
-        return log_densities(differences, (matrix + matrix.mT) / 2, noise)
+    def densities(differences: Tensor, matrix: Tensor, *noise: Tensor) -> Tensor:
+        return log_densities(differences, (matrix + matrix.mT) / 2, *noise)
 
     assert torch.autograd.gradcheck(densities, [x.clone().requires_grad_() for x in inputs])
 
@@ -143,25 +143,20 @@ def test_values_and_gradients(at_zero: float) -> None:
     torch.testing.assert_close(gradient, expected, rtol=1e-15, atol=0)
 
 
-def uniform(*shape: int) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(sum(shape))
-    return torch.rand(*shape, generator=generator, dtype=torch.float64)
-
-
 @pytest.mark.parametrize("grad", [False, True])
 def test_matmul_and_concatenate(grad: bool) -> None:
-    left, right = uniform(4, 2), uniform(5, 3, 2).requires_grad_(grad).transpose(-1, -2)
+    left, right = rand(4, 2), rand(5, 3, 2).requires_grad_(grad).transpose(-1, -2)
     product = matmul(left, right)
     torch.testing.assert_close(product, left @ right)
     assert product.requires_grad == grad
-    joined = concatenate(product.flatten(-2), uniform(5, 2))
-    torch.testing.assert_close(joined, torch.cat([product.flatten(-2), uniform(5, 2)], dim=-1))
+    joined = concatenate(product.flatten(-2), rand(5, 2))
+    torch.testing.assert_close(joined, torch.cat([product.flatten(-2), rand(5, 2)], dim=-1))
     assert joined.requires_grad == grad
-    thick = concatenate(product, uniform(5, 4, 2))
-    torch.testing.assert_close(thick, torch.cat([product, uniform(5, 4, 2)], dim=-1))
+    thick = concatenate(product, rand(5, 4, 2))
+    torch.testing.assert_close(thick, torch.cat([product, rand(5, 4, 2)], dim=-1))
 
 
-MATRIX = torch.rand(7, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+MATRIX = rand(7, 5)
 
 
 @pytest.fixture(autouse=True)
@@ -171,8 +166,7 @@ def small_strips(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def parameters(*shape: int) -> tuple[Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(1)
-    scale = 1 + torch.rand(*shape, generator=generator, dtype=torch.float64)
+    scale = 1 + rand(*shape, seed=1)
     return scale.requires_grad_(), torch.full(shape, 0.7).double().requires_grad_()
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from cases import rand, randn
 from torch import Tensor
 
 from gp_distributions.numerics import mean_embeddings
@@ -36,8 +37,8 @@ def block(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> in
 def clouds(*shape: int, seed: int = 0, dim: int = 2, ragged: bool = False) -> tuple[Tensor, Tensor]:
     """Points and weights; ragged clouds have weights of zero at random places."""
     generator = torch.Generator().manual_seed(seed)
-    points = torch.randn(*shape, dim, generator=generator, dtype=torch.float64)
-    weights = 0.1 + torch.rand(*shape, generator=generator, dtype=torch.float64)
+    points = randn(*shape, dim, seed=generator)
+    weights = 0.1 + rand(*shape, seed=generator)
     if ragged:
         weights = weights * (torch.rand(*shape, generator=generator) < 0.5)
         weights[..., 1] = 0.3
@@ -169,31 +170,27 @@ ISOTROPIC = {
 }
 
 
-def random(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
 SUPPORTS = {
-    "scattered": random(7, 2),
-    "with copies": random(4, 2).repeat(2, 1),
+    "scattered": randn(7, 2),
+    "with copies": randn(4, 2).repeat(2, 1),
     "plane": torch.cartesian_prod(*[torch.arange(3.0, dtype=torch.float64)] * 2) + 5,
 }
 
 
 def on(support: Tensor, *shape: int, seed: int = 0) -> tuple[Tensor, Tensor]:
-    weights = random(*shape, len(support), seed=seed).abs()
+    weights = randn(*shape, len(support), seed=seed).abs()
     return support.expand(*shape, *support.shape), weights / weights.sum(-1, keepdim=True)
 
 
 class TestFinds:
     def test_support(self) -> None:
-        support = random(5, 2)
+        support = randn(5, 2)
         found = find(*[on(support, *shape)[0] for shape in ((4,), (3,))])
         assert found is not None
         assert torch.equal(found, support)
 
     def test_none_where_an_atom_differs(self) -> None:
-        x, _ = on(random(5, 2), 4)
+        x, _ = on(randn(5, 2), 4)
         for cloud in range(4):
             other = x.clone()
             other[cloud, 2, 1] += 1e-9
@@ -208,7 +205,7 @@ def test_agrees_with_clouds_anywhere(
 ) -> None:
     """In values, and in gradients in weights and in atoms that move independently."""
     monkeypatch.setattr(mean_embeddings, "_STRIP", 17)
-    kernel, factors = ISOTROPIC[name], random(4, 3, seed=2)
+    kernel, factors = ISOTROPIC[name], randn(4, 3, seed=2)
     one, two = on(SUPPORTS[place], 4), on(SUPPORTS[place], 3, seed=1)
     tensors = [t.clone().requires_grad_() for t in (*one, *two)]
 

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from cases import rand, randn
 from scipy.spatial.transform import Rotation
 from torch import Tensor
 
@@ -13,8 +14,8 @@ from gp_distributions.numerics.nearest import nearest_rotation, procrustes
 
 def cloud(dim: int, seed: int = 0) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(seed)
-    points = torch.randn(12, dim, generator=generator, dtype=torch.float64)
-    weights = 0.5 + torch.rand(12, generator=generator, dtype=torch.float64)
+    points = randn(12, dim, seed=generator)
+    weights = 0.5 + rand(12, seed=generator)
     return points * torch.tensor([3.0, 1.0, 0.5])[:dim], weights / weights.sum()
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from cases import randn
 from scipy.spatial.distance import cdist
 from torch import Tensor
 
@@ -13,10 +14,6 @@ Metric = Callable[[Tensor, Tensor], Tensor]
 METRICS = [(squared_euclidean, "sqeuclidean"), (manhattan, "cityblock")]
 # Around the 128 rows of a strip of the symmetric Manhattan distance.
 SIZES = [1, 2, 127, 128, 129, 256, 300]
-
-
-def random(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def by_scipy(x1: Tensor, x2: Tensor, name: str) -> Tensor:
@@ -35,7 +32,7 @@ class TestBoth:
     @pytest.mark.parametrize("tracked", [False, True])
     @pytest.mark.parametrize("size", SIZES)
     def test_within(self, distance: Metric, name: str, size: int, tracked: bool) -> None:
-        x = random(size, 5).requires_grad_(tracked)
+        x = randn(size, 5).requires_grad_(tracked)
         actual = distance(x, x)
         if size > 1:
             assert_same(actual, by_scipy(x, x, name))
@@ -44,7 +41,7 @@ class TestBoth:
 
     @pytest.mark.parametrize("tracked", [False, True])
     def test_between(self, distance: Metric, name: str, tracked: bool) -> None:
-        x1, x2 = random(30, 5).requires_grad_(tracked), random(200, 5, seed=1)
+        x1, x2 = randn(30, 5).requires_grad_(tracked), randn(200, 5, seed=1)
         assert_same(distance(x1, x2), by_scipy(x1, x2, name))
         assert_same(distance(x2, x1), by_scipy(x2, x1, name))
 
@@ -53,18 +50,18 @@ class TestBoth:
 
         Without centring, the squares would be 1e16, and rounding would swamp the distances.
         """
-        x1, x2 = random(20, 5).add(1e8), random(30, 5, seed=1).add(1e8)
+        x1, x2 = randn(20, 5).add(1e8), randn(30, 5, seed=1).add(1e8)
         for one, two in ((x1, x2), (x1, x1)):
             assert_same(distance(one, two), by_scipy(one, two, name))
 
     def test_gradient(self, distance: Metric, name: str) -> None:
-        x1, x2 = random(4, 3).requires_grad_(), random(2, 5, 3, seed=1).requires_grad_()
+        x1, x2 = randn(4, 3).requires_grad_(), randn(2, 5, 3, seed=1).requires_grad_()
         assert torch.autograd.gradcheck(distance, (x1, x2))
         assert torch.autograd.gradcheck(lambda x: distance(x, x), x1)
         assert torch.autograd.gradcheck(lambda x: distance(x, x), x2)
 
     def test_gradient_of_coincident_rows_is_zero(self, distance: Metric, name: str) -> None:
-        x = random(1, 3).repeat(4, 1).requires_grad_()
+        x = randn(1, 3).repeat(4, 1).requires_grad_()
         for other in (x, x.detach().clone()):
             (gradient,) = torch.autograd.grad(distance(x, other).sum(), x)
             # Centring rounds coincident rows alike, so only rounding errors remain.
@@ -77,9 +74,9 @@ def test_close_rows_keep_their_digits(
     shape1: tuple[int, ...], shape2: tuple[int, ...], tracked: bool
 ) -> None:
     """Inner products alone would leave two digits of these distances: 1e-16 of 1e-14 and 1."""
-    near = torch.cat([random(1, 5), random(1, 5)]) + 1e-7 * random(2, 5, seed=1)
-    x1 = torch.cat([near[:1].expand(*shape1, 1, 5), random(*shape1, 6, 5, seed=2)], dim=-2)
-    x2 = torch.cat([random(*shape2, 6, 5, seed=3), near[1:].expand(*shape2, 1, 5)], dim=-2)
+    near = torch.cat([randn(1, 5), randn(1, 5)]) + 1e-7 * randn(2, 5, seed=1)
+    x1 = torch.cat([near[:1].expand(*shape1, 1, 5), randn(*shape1, 6, 5, seed=2)], dim=-2)
+    x2 = torch.cat([randn(*shape2, 6, 5, seed=3), near[1:].expand(*shape2, 1, 5)], dim=-2)
     both = torch.cat([x1.expand(*x2.shape[:-2], 7, 5), x2], dim=-2) if shape1 == shape2 else x1
     one, both = x1.requires_grad_(tracked), both.detach().requires_grad_(tracked)
     for left, right in ((one, x2), (x2, one), (both, both)):
@@ -97,8 +94,7 @@ def test_close_rows_keep_their_digits(
 
 @pytest.mark.parametrize("shape", [(40, 7), (3, 9), (1, 1), (0, 4)])
 def test_column_products(shape: tuple[int, int], device: torch.device) -> None:
-    generator = torch.Generator().manual_seed(0)
-    columns = torch.randn(shape, generator=generator, dtype=torch.float64).to(device)
+    columns = randn(shape).to(device)
     for given in (columns, columns.mT.contiguous().mT):
         found = column_products(given)
         assert torch.equal(found, found.T)

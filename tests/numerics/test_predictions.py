@@ -9,6 +9,7 @@ import mpmath
 import numpy as np
 import pytest
 import torch
+from cases import rand, randn
 from torch import Tensor
 
 from gp_distributions import (
@@ -52,8 +53,7 @@ def test_refused() -> None:
         standardized_errors(single, single, zero)
 
 
-RANDOM = torch.Generator().manual_seed(0)
-P = torch.rand(7, 4, dtype=torch.float64, generator=RANDOM).softmax(-1)
+P = rand(7, 4).softmax(-1)
 TINY = torch.tensor([[1.0, 1e-290, 0.0]], dtype=torch.float64)
 
 
@@ -87,8 +87,8 @@ def test_log_probabilities_of_labels() -> None:
 
 def densities(count: int, models: int, spread: float, seed: int = 0) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
-    noise = torch.randn(count, models, generator=generator, dtype=torch.float64)
-    skill = torch.rand(models, generator=generator, dtype=torch.float64)
+    noise = randn(count, models, seed=generator)
+    skill = rand(models, seed=generator)
     return spread * (noise - skill) + 5 * noise[:, :1]
 
 
@@ -168,13 +168,9 @@ USES: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("use", USES)
-def test_masked_numbers(use: str) -> None:
+def test_masked_numbers_and_complex_tensors(use: str) -> None:
     with pytest.raises(ValueError, match="a masked array, whose mask would be lost; leave out"):
         USES[use](MASKED)
-
-
-@pytest.mark.parametrize("use", USES)
-def test_complex_tensors(use: str) -> None:
     with pytest.raises(ValueError, match=r"expected real numbers, got (dtype )?torch\.complex"):
         USES[use](COMPLEX)
 

@@ -4,6 +4,7 @@ from fractions import Fraction
 
 import pytest
 import torch
+from cases import rand, randn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -47,19 +48,14 @@ def rounding(values: Tensor, num_cells: int) -> float:
     return 4 * num_cells * (values.shape[-1] + 1) * EPS * max(float(values.abs().max()), 1.0)
 
 
-def random_values(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
 def random_weights(*shape: int, seed: int = 1) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    weights = 0.1 + torch.rand(*shape, generator=generator, dtype=torch.float64)
+    weights = 0.1 + rand(*shape, seed=seed)
     return weights / weights.sum(-1, keepdim=True)
 
 
 @pytest.mark.parametrize(("size", "num_cells"), SIZES)
 def test_uniform_is_the_integral(size: int, num_cells: int) -> None:
-    values = random_values(size)
+    values = randn(size)
     expected = exact_cell_averages(values.tolist(), [1] * size, num_cells)
     actual = uniform_cell_quantiles(values, num_cells)
     torch.testing.assert_close(actual, expected, rtol=0, atol=rounding(values, num_cells))
@@ -87,19 +83,19 @@ def test_ties_zero_weights_and_kinks_in_every_combination(
 class TestGradient:
     @pytest.mark.parametrize(("size", "num_cells"), SIZES[:-1])
     def test_in_values(self, size: int, num_cells: int) -> None:
-        values = random_values(2, size).requires_grad_()
+        values = randn(2, size).requires_grad_()
         assert torch.autograd.gradcheck(lambda v: uniform_cell_quantiles(v, num_cells), values)
 
     @pytest.mark.parametrize("num_cells", [1, 4, 7])
     def test_in_general_position(self, num_cells: int) -> None:
-        values, weights = random_values(2, 6).requires_grad_(), random_weights(2, 6)
+        values, weights = randn(2, 6).requires_grad_(), random_weights(2, 6)
         assert torch.autograd.gradcheck(
             lambda v, w: weighted_cell_quantiles(v, w, num_cells),
             (values, weights.requires_grad_()),
         )
 
     def test_in_weights_at_kinks_is_the_mean_of_both_sides(self) -> None:
-        values, num_cells, step = random_values(4), 4, 1e-4
+        values, num_cells, step = randn(4), 4, 1e-4
         weights = torch.full((4,), 0.25, dtype=torch.float64)  # every knot on an edge
 
         def averages(w: Tensor) -> Tensor:
@@ -119,7 +115,7 @@ class TestGradient:
 @pytest.mark.parametrize(("size", "num_cells"), SIZES)
 def test_padded_is_the_integral(size: int, num_cells: int) -> None:
     """Clouds of several sizes, whose padding lies anywhere."""
-    values, weights = random_values(3, 1, size + 4), torch.zeros(3, size + 4).double()
+    values, weights = randn(3, 1, size + 4), torch.zeros(3, size + 4).double()
     for cloud, some in enumerate((range(size), range(2, size + 4), range(0, size + 4, 3))):
         weights[cloud, list(some)] = 1 / len(some)
     found = cell_quantiles(values, weights, num_cells)
@@ -133,7 +129,7 @@ def test_padded_is_the_integral(size: int, num_cells: int) -> None:
 
 @pytest.mark.parametrize("size", [3, 5])
 def test_clouds_with_equal_and_unequal_weights(size: int) -> None:
-    values = random_values(2, 4, size)
+    values = randn(2, 4, size)
     equal = torch.full((2, size), 1 / size, dtype=torch.float64)
     unequal = torch.stack([equal[0], torch.arange(1.0, size + 1).double()])
     unequal[1] /= unequal[1].sum()
@@ -144,29 +140,24 @@ def test_clouds_with_equal_and_unequal_weights(size: int) -> None:
         assert found.requires_grad == weights.requires_grad
 
 
-@pytest.fixture
-def values() -> Tensor:
-    generator = torch.Generator().manual_seed(0)
-    return torch.randn(3, 4, 17, generator=generator, dtype=torch.float64)
-
-
 @pytest.mark.parametrize("tracked", [False, True])
-def test_sorts_the_last_axis(values: Tensor, device: torch.device, tracked: bool) -> None:
-    values = values.to(device)
+def test_sorts_the_last_axis(device: torch.device, tracked: bool) -> None:
+    values = randn(3, 4, 17).to(device)
     expected = values.sort(dim=-1).values
     assert torch.equal(sort(values.requires_grad_(tracked)), expected)
     assert torch.equal(values.gather(-1, argsort(values)), expected)
 
 
-def test_any_strides(values: Tensor) -> None:
+def test_any_strides() -> None:
+    values = randn(3, 4, 17)
     for view in (values.mT, values[..., ::2], values[:, :1].expand(3, 4, 17)):
         expected = view.sort(dim=-1).values
         assert torch.equal(sort(view), expected)
         assert torch.equal(view.gather(-1, argsort(view)), expected)
 
 
-def test_gradient_follows_the_values(values: Tensor) -> None:
-    values = values[0, :2].clone().requires_grad_()
+def test_gradient_follows_the_values() -> None:
+    values = randn(2, 17).requires_grad_()
     assert torch.autograd.gradcheck(sort, values)
     with torch.no_grad():
         assert not sort(values).requires_grad

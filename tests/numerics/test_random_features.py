@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.stats
 import torch
+from cases import rand, randn
 from scipy.cluster.vq import kmeans2
 from torch import Tensor
 
@@ -30,10 +31,6 @@ KERNELS = {
 }
 
 
-def random(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
 def independent(kernel: IsotropicKernel, dim: int, count: int, *, seed: int) -> Tensor:
     rng = np.random.default_rng(seed)
     normal = rng.standard_normal((count, dim))
@@ -50,7 +47,7 @@ def mean_square_error(kernel: IsotropicKernel, frequencies: Tensor, points: Tens
 @pytest.mark.parametrize("name", KERNELS)
 @pytest.mark.parametrize("dim", [1, 3])
 def test_no_worse_than_independent_ones(sample: object, name: str, dim: int) -> None:
-    points, kernel = random(40, dim), KERNELS[name]
+    points, kernel = randn(40, dim), KERNELS[name]
     ours, theirs = (
         np.mean(
             [mean_square_error(kernel, draw(kernel, dim, 60, seed=s), points) for s in range(20)]
@@ -71,8 +68,8 @@ def test_matern_frequencies_have_a_t_distribution(sample: object, name: str, deg
 
 def clouds(num: int, size: int, *, seed: int = 0) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(seed)
-    points = torch.randn(num, size, 2, generator=generator, dtype=torch.float64)
-    weights = torch.rand(num, size, generator=generator, dtype=torch.float64)
+    points = randn(num, size, 2, seed=generator)
+    weights = rand(num, size, seed=generator)
     return points, weights / weights.sum(-1, keepdim=True)
 
 
@@ -126,8 +123,7 @@ class TestChoice:
 
 @pytest.mark.parametrize("dim", [1, 3])
 def test_landmarks_are_those_of_scipy(dim: int) -> None:
-    generator = torch.Generator().manual_seed(0)
-    normal = torch.randn(200, dim, generator=generator, dtype=torch.float64)
+    normal = randn(200, dim)
     for atoms in (normal, normal[:20].repeat(9, 1)):
         centres, _ = kmeans2(atoms.numpy(), 12, minit="++", rng=3)
         assert torch.equal(spread_landmarks(atoms, 12, seed=3), torch.from_numpy(centres))

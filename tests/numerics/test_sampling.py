@@ -53,11 +53,6 @@ def test_neither_padding_nor_order_nor_copies_matter() -> None:
         )
 
 
-def test_many_clouds_are_drawn_from() -> None:
-    points = torch.arange(30.0).double().reshape(30, 1, 1)
-    assert len(draw_atoms(points, torch.ones(30, 1).double(), 20).unique()) == 20
-
-
 def test_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     points = torch.randn(7, 5, 2, generator=torch.Generator().manual_seed(0)).double()
     weights = torch.ones(7, 5).double()

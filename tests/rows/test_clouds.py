@@ -10,7 +10,6 @@ from gp_distributions.rows.clouds import (
     equal_rows,
     join_rows,
     pad_rows,
-    split_rows,
 )
 
 
@@ -18,18 +17,6 @@ def clouds(*shape: int, dim: int = 2) -> tuple[Tensor, Tensor]:
     """Points and weights of clouds of ``shape[-1]`` atoms."""
     generator = torch.Generator().manual_seed(0)
     return torch.randn(*shape, dim, generator=generator), torch.rand(*shape, generator=generator)
-
-
-class TestJoinAndSplit:
-    def test_layout(self) -> None:
-        points, weights = torch.tensor([[1.0, 2.0], [4.0, 5.0]]), torch.tensor([3.0, 6.0])
-        assert join_rows(points, weights).tolist() == [1, 2, 3, 4, 5, 6]
-
-    @pytest.mark.parametrize("shape", [(3, 7), (3, 2), (3, 0), (0,), ()])
-    def test_width_must_be_whole_atoms(self, shape: tuple[int, ...]) -> None:
-        with pytest.raises(ValueError, match=r"multiple of dim \+ 1 = 3") as error:
-            split_rows(torch.zeros(shape), 2)
-        assert str(shape) in str(error.value)
 
 
 class TestPad:

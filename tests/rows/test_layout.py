@@ -4,19 +4,15 @@ import math
 
 import pytest
 import torch
+from cases import rand
 from torch import Tensor
 
 from gp_distributions.rows.layout import Block, check_weights, chunks, normalized
 
 
-def uniform(*shape: int) -> Tensor:
-    generator = torch.Generator().manual_seed(0)
-    return torch.rand(shape, generator=generator, dtype=torch.float64)
-
-
 class TestBlock:
     def test_selects_columns(self) -> None:
-        rows = uniform(2, 4, 6)
+        rows = rand(2, 4, 6)
         assert Block("clouds", 1).select(rows) is rows
         selected = Block("clouds", 1, (5, 0)).select(rows)
         assert torch.equal(selected, rows[..., [5, 0]])
@@ -28,7 +24,7 @@ class TestBlock:
 
     def test_atoms_are_views(self) -> None:
         for kind, width in (("clouds", 6), ("gaussians", 6), ("mixtures", 14), ("indices", 2)):
-            rows = uniform(4, width)
+            rows = rand(4, width)
             assert Block(kind, 2).split(rows)[0].data_ptr() == rows.data_ptr()
 
     @pytest.mark.parametrize(
@@ -43,7 +39,7 @@ class TestBlock:
     )
     def test_refuses_other_widths(self, kind: str, width: int, message: str) -> None:
         with pytest.raises(ValueError, match=message):
-            Block(kind, 2).split(uniform(4, width))
+            Block(kind, 2).split(rand(4, width))
         with pytest.raises(ValueError, match=r"shape \(\)"):
             Block(kind, 2).split(torch.tensor(1.0))
 
@@ -79,7 +75,7 @@ class TestChunks:
 
 class TestWeights:
     def test_sum_to_one(self) -> None:
-        weights = uniform(2, 3, 4)
+        weights = rand(2, 3, 4)
         torch.testing.assert_close(normalized(weights).sum(-1), torch.ones(2, 3).double())
 
     @pytest.mark.parametrize("bad", [[-1.0, 2.0], [0.0, 0.0], [math.nan, 1.0], [math.inf, 1.0]])

@@ -4,6 +4,7 @@ import sys
 
 import pytest
 import torch
+from cases import rand, randn
 from fault_tasks import Children
 from padding_tasks import memory_of_one_large_bag
 from torch import Tensor
@@ -24,8 +25,8 @@ def wide(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def bags() -> tuple[list[Tensor], list[Tensor]]:
     generator = torch.Generator().manual_seed(0)
-    points = [torch.randn(n, 2, generator=generator, dtype=torch.float64) for n in SIZES]
-    weights = [torch.rand(n, generator=generator, dtype=torch.float64) for n in SIZES]
+    points = [randn(n, 2, seed=generator) for n in SIZES]
+    weights = [rand(n, seed=generator) for n in SIZES]
     weights[1][10:20] = 0
     weights[2][-2:] = 0
     return points, weights

@@ -16,7 +16,7 @@ from botorch.exceptions.warnings import InputDataWarning
 from botorch.models import SingleTaskGP
 from botorch.models.transforms.input import InputTransform, Normalize
 from botorch.models.transforms.outcome import ChainedOutcomeTransform, Log, Standardize
-from cases import KERNELS, as_rows, random_clouds
+from cases import KERNELS, as_rows, randn, random_clouds, sliced_kernel
 from fault_tasks import Children
 from gpytorch.constraints import GreaterThan, Interval, LessThan, Positive
 from gpytorch.kernels import (
@@ -79,19 +79,13 @@ EARLIER = b"\x89GPDIST\n\x01\0\0\0" + bytes(16) + b'{"versions": {"gp_distributi
 WIDE = torch.cat([ROWS, TARGETS[:, None].cos()], dim=-1)
 
 
-def clouds_kernel(**options: Any) -> ScaleKernel:
-    kernel = SlicedWassersteinKernel(2, num_slices=10, num_quantiles=20, **options)
-    kernel.lengthscale = 1.5
-    return ScaleKernel(kernel, batch_shape=options.get("batch_shape", torch.Size()))
-
-
 def make_model(kernel: Kernel | None = None, *, rows: Tensor = ROWS, **options: Any) -> Any:
-    kernel = clouds_kernel() if kernel is None else kernel
+    kernel = sliced_kernel() if kernel is None else kernel
     return DistributionGP(rows[:20], TARGETS[:20], kernel, **options)
 
 
 def sinkhorn_model() -> DistributionGP:
-    points = torch.randn(5, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    points = randn(5, 2)
     kernel = SinkhornKernel(ReferenceMeasure(points, torch.arange(1, 6)), epsilon=0.5)
     return make_model(ScaleKernel(kernel))
 
@@ -132,18 +126,18 @@ def path(tmp_path: Path) -> Path:
 
 
 def composed_of(compose: Callable[[Kernel], Kernel]) -> Any:
-    kernel = compose(clouds_kernel(active_dims=range(WIDTH)))
+    kernel = compose(sliced_kernel(active_dims=range(WIDTH)))
     return varied(make_model(kernel, rows=WIDE))
 
 
 def normalised(**options: Any) -> Any:
-    kernel = clouds_kernel(active_dims=range(WIDTH)) * RBFKernel(active_dims=[WIDTH])
+    kernel = sliced_kernel(active_dims=range(WIDTH)) * RBFKernel(active_dims=[WIDTH])
     transform = Normalize(WIDTH + 1, indices=[WIDTH], center=0.0, **options)
     return make_model(kernel, rows=WIDE, input_transform=transform)
 
 
 def several(parts: list[int], **options: Any) -> Any:
-    kernel = clouds_kernel(batch_shape=torch.Size([3]), profile="rational_quadratic")
+    kernel = sliced_kernel(batch_shape=torch.Size([3]), profile="rational_quadratic")
     model = varied(DistributionGP(ROWS[:20], OUTPUTS[:20], kernel, **options))
     return model.subset_output(parts)
 
@@ -151,7 +145,7 @@ def several(parts: list[int], **options: Any) -> Any:
 def in_batches(*outputs: int) -> Any:
     rows = ROWS[:24].unflatten(0, (2, 12))
     targets = TARGETS[:24].unflatten(0, (2, 12)).reshape(2, 12, *[1] * len(outputs))
-    return DistributionGP(rows, targets.expand(2, 12, *outputs), clouds_kernel())
+    return DistributionGP(rows, targets.expand(2, 12, *outputs), sliced_kernel())
 
 
 def of_single_precision() -> Any:
@@ -179,7 +173,7 @@ MODELS: dict[str, Callable[[], Any]] = {
     "part of the outputs": lambda: several([0, 2]),
     "one of the outputs": lambda: several([1]),
     "outputs of known noise": lambda: several([0, 2], train_Yvar=OUTPUTS[:20].square() + 0.1),
-    "shared by outputs": lambda: varied(SharedKernelGP(ROWS[:20], OUTPUTS[:20], clouds_kernel())),
+    "shared by outputs": lambda: varied(SharedKernelGP(ROWS[:20], OUTPUTS[:20], sliced_kernel())),
     "batch": in_batches,
     "batch of one output": lambda: in_batches(1),
     "batch of two outputs": lambda: in_batches(2),
@@ -206,7 +200,7 @@ MODELS: dict[str, Callable[[], Any]] = {
     "bounds of an input transform": lambda: normalised(
         bounds=torch.tensor([[-2.0], [2.0]], dtype=torch.float64)
     ),
-    "origin": lambda: make_model(clouds_kernel(profile=Polynomial(2, offset=0), origin=ROWS[28:])),
+    "origin": lambda: make_model(sliced_kernel(profile=Polynomial(2, offset=0), origin=ROWS[28:])),
     "origin of a plain kernel": lambda: make_model(
         DistributionKernel(SlicedWasserstein(2), "linear", origin=ROWS[28:])
     ),
@@ -239,7 +233,7 @@ class TestBits:
 
     def test_mixtures(self, path: Path) -> None:
         """Members that share a kernel, mixtures within mixtures, and weights that are not rounded."""
-        kernel = clouds_kernel()
+        kernel = sliced_kernel()
         single = varied(make_model(kernel))
         inner = ensemble_of([single, make_model(kernel)], [1, 2])
         model = ensemble_of([inner, sinkhorn_model()], [0.1, 0.2])
@@ -256,7 +250,7 @@ class TestBits:
         single = DistributionGP(
             ROWS[:20],
             targets.get(kind, TARGETS)[:20],
-            clouds_kernel(batch_shape=batch_shape),
+            sliced_kernel(batch_shape=batch_shape),
             train_Yvar=noise,
         )
         members = [single, ensemble_of([single])]
@@ -268,7 +262,7 @@ class TestBits:
 
     def test_one_data_set_expanded(self, path: Path) -> None:
         model = DistributionGP(
-            ROWS[:20].expand(3, -1, -1), TARGETS[:20].expand(3, -1), clouds_kernel()
+            ROWS[:20].expand(3, -1, -1), TARGETS[:20].expand(3, -1), sliced_kernel()
         )
         expected = model.predict(ROWS[20:])
         assert_same_bits(returned(model, path).predict(ROWS[20:]), expected)
@@ -278,7 +272,7 @@ class TestBits:
     def test_curves(self, positions: Tensor | None, path: Path) -> None:
         curves = TARGETS[:20, None] * torch.linspace(1, 2, 6) + WIDE[:20, :6]
         curves[[3, 5], [0, 2]] = torch.nan
-        model = varied(CurveGP(ROWS[:20], curves, clouds_kernel(), positions=positions, rank=4))
+        model = varied(CurveGP(ROWS[:20], curves, sliced_kernel(), positions=positions, rank=4))
         model.output_noise.mul_(1.5)
         loaded = returned(model, path)
         assert type(loaded) is CurveGP
@@ -294,7 +288,7 @@ class TestBits:
     )
     def test_classifiers(self, labels: Any, path: Path) -> None:
         given = np.array(labels)[(TARGETS[:20] > TARGETS.median()).long()]
-        model = varied(ClassificationGP(ROWS[:20], given, clouds_kernel(), alpha_epsilon=0.05))
+        model = varied(ClassificationGP(ROWS[:20], given, sliced_kernel(), alpha_epsilon=0.05))
         model.alpha_epsilon, model.temperature = 0.02, 0.7
         expected = model.predict_proba(ROWS[20:])
         loaded = returned(model, path)
@@ -308,7 +302,7 @@ class TestBits:
 
     def test_single_precision(self, path: Path) -> None:
         with pytest.warns(InputDataWarning):
-            model = DistributionGP(ROWS[:20].float(), TARGETS[:20].float(), clouds_kernel())
+            model = DistributionGP(ROWS[:20].float(), TARGETS[:20].float(), sliced_kernel())
         expected = model.predict(ROWS[20:].float())
         loaded = returned(model, path)
         assert_same_bits(loaded.predict(ROWS[20:].float()), expected)
@@ -399,7 +393,7 @@ class TestParts:
     )
     def test_constraints(self, constraint: Any, path: Path) -> None:
         model = make_model(
-            ScaleKernel(clouds_kernel().base_kernel, outputscale_constraint=constraint),
+            ScaleKernel(sliced_kernel().base_kernel, outputscale_constraint=constraint),
             mean_module=ZeroMean(),
         )
         loaded = returned(model, path)
@@ -469,7 +463,7 @@ class TestParts:
         assert isinstance(loaded.covar_module.base_kernel, SinkhornKernel)
 
     def test_the_saved_model_is_left_alone(self, path: Path) -> None:
-        model = make_model(clouds_kernel(seed=1))
+        model = make_model(sliced_kernel(seed=1))
         expected = model.predict(ROWS[20:])
         state, random = copy.deepcopy(model.state_dict()), torch.get_rng_state()
         save(model, path)
@@ -496,7 +490,7 @@ class TestFiles:
     def test_permissions_are_those_of_the_file_that_is_replaced(self, path: Path) -> None:
         before = os.umask(0o022)
         try:
-            save(make_model(clouds_kernel()), path)
+            save(make_model(sliced_kernel()), path)
             assert path.stat().st_mode & 0o777 == 0o644
             for mode in (0o600, 0o664):
                 path.chmod(mode)
@@ -604,13 +598,13 @@ class TestRefusals:
             (lambda: make_model(likelihood=OwnLikelihood()), "OwnLikelihood"),
             (
                 lambda: make_model(
-                    clouds_kernel(lengthscale_constraint=Positive(lambda x: x**2, torch.sqrt))
+                    sliced_kernel(lengthscale_constraint=Positive(lambda x: x**2, torch.sqrt))
                 ),
                 "<lambda>",
             ),
             (lambda: SingleTaskGP(ROWS[:20], TARGETS[:20, None]), "SingleTaskGP"),
             (
-                lambda: ClassificationGP(ROWS[:20], np.arange(20).astype("M8[D]"), clouds_kernel()),
+                lambda: ClassificationGP(ROWS[:20], np.arange(20).astype("M8[D]"), sliced_kernel()),
                 "ndarray as ClassificationGP.classes",
             ),
         ],
