@@ -20,11 +20,12 @@ from torch import Tensor
 
 import gp_distributions as gd
 from benchmarks import shapes
+from benchmarks.data import textures
 from benchmarks.data.cells import load_cells
 from benchmarks.data.molecules import load_molecules
 from benchmarks.data.patients import random_patients
 from benchmarks.data.solids import random_solids
-from benchmarks.papers import entropy_regression, mode_counting, textures
+from benchmarks.papers import entropy_regression, mode_counting
 from benchmarks.prediction import molecules, scaled_distance
 
 Array = NDArray[np.float64]
@@ -142,7 +143,7 @@ def digit_images() -> tuple[gd.PointClouds, Tensor]:
 @cache
 def texture_patches() -> tuple[gd.PointClouds, Tensor, NDArray[np.str_]]:
     """Co-occurrence matrices of relit patches of textures, their contrasts, and the textures."""
-    parts = [textures.patches(each, textures.SIDE) for each in textures.photographs(quick=False)]
+    parts = [textures.patches(each, textures.SIDE) for each in textures.photographs()]
     relit, contrast = textures.relit(np.concatenate(parts), np.random.default_rng(0))
     matrices = textures.cooccurrence(relit, 16)
     labels = np.repeat(textures.TEXTURES, [len(part) for part in parts])

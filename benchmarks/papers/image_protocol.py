@@ -27,7 +27,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from sklearn.datasets import fetch_openml
+from sklearn.datasets import fetch_openml, load_digits
 from torch import Tensor
 from torch.nn import functional
 
@@ -105,6 +105,12 @@ def load(name: str, data_dir: Path | None = None) -> Images:
         with np.load(file) as arrays:
             images, labels = arrays["images"], arrays["labels"]
     return Images(torch.from_numpy(images / 255.0), torch.from_numpy(labels.astype(np.int64)))
+
+
+def digits() -> Images:
+    """Return scikit-learn's digits, 8 x 8 pixels."""
+    data = load_digits()
+    return Images(torch.from_numpy(data.images / 16), torch.from_numpy(data.target))
 
 
 def split(pool: Images, seed: int, *, degrees: float = 0, counts: Counts = Counts()) -> Run:

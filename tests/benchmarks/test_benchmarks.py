@@ -16,7 +16,6 @@ from sklearn.model_selection import StratifiedKFold
 from benchmarks import everything, harness, judging, report
 from benchmarks.league.tables import search
 from benchmarks.papers import machines, support_measure_machines
-from benchmarks.papers.grids import PRINTED
 from benchmarks.prediction import distance_comparison
 from benchmarks.scripts import is_long, scripts
 from benchmarks.search import recipe_search, searches
@@ -57,7 +56,6 @@ SMALLER: dict[str, dict[str, Any]] = {
     "blades": {"search": lambda made, *given: search(made.set_params(max_iter=5), *given)},
     "distance_comparison": {"DISTANCES": dict(list(distance_comparison.DISTANCES.items())[::4])},
     "large_sparse": {"new_processes": lambda quick: ThreadPoolExecutor(1)},
-    "mode_counting_grids": {"PRINTED": dict(list(PRINTED.items())[:1])},
     "recipe_search": {
         "FUNCTIONS": dict(list(recipe_search.FUNCTIONS.items())[:1]),
         "fit_gpytorch_mll": lambda mll: mll.eval(),
