@@ -207,12 +207,12 @@ def line_of(text: str, start: str) -> list[str]:
 
 def test_report_says_what_is_met_what_is_not_and_what_was_not_run(tmp_path: Path) -> None:
     fit = {"name": "fit / fit on precomputed distances, T=500 n=50 d=2", "ratio": 0.5}
-    toy = {"name": "toy d=4 normal: learned", "evs": 0.9969, "coverage": 0.95}
+    learned = {"name": "airfoils: learned", "r2": 0.8596}
     uniform = {"name": "uniform / fastest primitives", "ratio": 1.504}
     folder = tmp_path / "results"
     recorded(folder, "fit_speed", [fit])
     recorded(folder, "sinkhorn_potentials", [fit], quick=True)
-    recorded(folder, "reference_learning", [toy])
+    recorded(folder, "sinkhorn_toy", [learned])
     recorded(folder, "gram_matrices", [uniform])
     report.write(folder)
     everywhere = (tmp_path / "RESULTS.md").read_text()
@@ -221,15 +221,15 @@ def test_report_says_what_is_met_what_is_not_and_what_was_not_run(tmp_path: Path
     assert "targets, 1 are met, 2 are missed and " in everywhere
     command = "`python -m benchmarks.speed.fit_speed`"
     assert line_of(speed, "marginal-likelihood fit")[1:5] == ["0.5", "≤ 0.6", "yes", command]
-    assert line_of(papers, "Sinkhorn toy, d = 4")[1:4] == ["0.9969", "≥ 0.997", "NO"]
-    assert line_of(papers, "Sinkhorn toy, d = 4")[-1] == "Unknown."
+    assert line_of(papers, "airfoils, learned reference")[1:4] == ["0.8596", "≥ 0.86", "NO"]
+    assert line_of(papers, "airfoils, learned reference")[-1] == "Unknown."
     gram = scripts()["gram_matrices"].TARGETS[0]
     assert line_of(speed, gram.text)[1:4] == ["1.504", "≤ 1.5", "NO"]
     assert line_of(speed, gram.text)[-1] == gram.reason
     assert everywhere.count(gram.reason) == speed.count(gram.reason) == 1
     # A benchmark that was not run, and one that ran without this row.
     assert line_of(speed, "`fit_reference`, T = 200")[1:4] == ["not run", "≤ 10 s", "-"]
-    assert line_of(papers, "Sinkhorn toy, d = 6")[1:4] == ["not run", "≥ 0.95", "-"]
+    assert line_of(papers, "airfoils, learned beside fixed")[1:3] == ["not run", "not below fixed"]
     (line,) = (line for line in speed.splitlines() if "](sinkhorn_potentials.md)" in line)
     assert " | - | not run | - |" in line
     page = (folder / "fit_speed.md").read_text()
