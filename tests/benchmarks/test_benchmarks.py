@@ -73,9 +73,8 @@ SMALLER: dict[str, dict[str, Any]] = {
 }
 NEEDED = {
     "molecules": "qm9pack",
-    "sums_over_atoms": "qm9pack",
     "large_sparse": "pyarrow",
-    "cells": "geomstats",
+    "unknown_pose": "geomstats",
 }
 
 
