@@ -13,8 +13,7 @@ the digits that data in this precision determine; ``lost``, the digits lost in d
 - scale: clouds and bandwidths multiplied by a number;
 - near: two clouds whose atoms differ by so much, beside a third one, for a spread of one;
 - atoms: number of atoms;
-- epsilon: of entropic transport, for a spread of one;
-- flat: ratio of the standard deviations of Gaussians.
+- epsilon: of entropic transport, for a spread of one.
 
     python -m benchmarks.numerics.correct_digits [--quick]
 """
@@ -160,10 +159,10 @@ def embedded(name: str, kernel: str, function: Callable[[Any], Any]) -> Quantity
     """Return an MMD whose kernel is a function of squared distances in units of the bandwidth."""
 
     def distance(scale: float = 1.0, **fixed: float) -> Distance:
-        return gd.MMD(2, kernel=kernel, bandwidth=None if kernel == "energy" else scale)
+        return gd.MMD(2, kernel=kernel, bandwidth=scale)
 
     def settings(scale: float = 1.0, **fixed: float) -> dict[str, Any]:
-        unit = mp.mpf(1 if kernel == "energy" else scale) ** 2
+        unit = mp.mpf(scale) ** 2
         return {"kernel": lambda s: function(s / unit)}
 
     return of_clouds(name, distance, exact.embedding, settings)
@@ -206,41 +205,6 @@ def cloud_cases(name: str, quick: bool, single: bool) -> Iterator[Case]:
         yield Case(f"epsilon 1e{power}", (clouds(), weights()), {"epsilon": 10.0**power})
 
 
-def of_gaussians(p: int) -> Quantity:
-    """Return the sliced Wasserstein distance between Gaussians."""
-
-    def ours(means: Tensor, covariances: Tensor) -> Tensor:
-        distance = gd.SlicedWasserstein(2, p=p, num_slices=SLICES, inputs="gaussians")
-        return measured(distance, gd.Gaussians(means, covariances).pack())
-
-    def reference(means: Any, covariances: Any) -> Results:
-        normals = list(zip(means, covariances, strict=True))
-        return pairs(partial(exact.sliced_normals, p=p, slices=SLICES), normals)
-
-    return Quantity(f"SW{p}, Gaussians", ours, reference, gaussian_cases)
-
-
-def gaussian_cases(quick: bool, single: bool) -> Iterator[Case]:
-    """Yield the cases of a quantity of Gaussians."""
-    rng = np.random.default_rng(3)
-    means, turn = rng.normal(size=(3, 2)), rng.normal(size=(3, 2, 2))
-    wide = turn @ turn.transpose(0, 2, 1)
-    wide = (wide + wide.transpose(0, 2, 1)) / 2
-    for power in (8,) if quick else (0, 4, 8):
-        yield Case(f"offset 1e{power}", (means + (10.0**power if power else 0), wide), {})
-    most = 15 if single else 150
-    for power in () if quick else (-most, most):
-        scale = 10.0 ** (power // 2)
-        yield Case(f"scale 1e{power // 2}", (scale * means, scale**2 * wide), {})
-    for power in () if quick else (-3, -6):
-        shift, stretch = means * 10.0**power, wide * 10.0**power
-        yield Case(f"near 1e{power}", (shift, np.eye(2) + stretch), {})
-    for power in (-6,) if quick else (-2, -4, -6, -8):
-        axes = np.linalg.qr(turn)[0]
-        flat = axes @ (np.array([1.0, 10.0 ** (2 * power)])[:, None] * axes.transpose(0, 2, 1))
-        yield Case(f"flat 1e{power}", (means, (flat + flat.transpose(0, 2, 1)) / 2), {})
-
-
 QUANTITIES = (
     *(
         sliced(f"SW{p}{'' if number else ', exact'}", p, number)
@@ -257,7 +221,6 @@ QUANTITIES = (
     ),
     embedded("MMD, gaussian", "gaussian", lambda s: mp.exp(-s / 2)),
     embedded("MMD, laplace", "laplace", lambda s: mp.exp(-mp.sqrt(s))),
-    embedded("energy distance", "energy", lambda s: -mp.sqrt(s)),
     of_clouds(
         "Fourier",
         lambda scale=1.0, **fixed: gd.Fourier(
@@ -275,8 +238,6 @@ QUANTITIES = (
             "epsilon": mp.mpf(epsilon * scale**2),
         },
     ),
-    of_gaussians(1),
-    of_gaussians(2),
 )
 
 

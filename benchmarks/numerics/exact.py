@@ -136,20 +136,3 @@ def _derivatives(
     marginal, size = weights @ shares, len(potentials)
     hessian = np.diag(marginal) - shares.T @ (weights[:, None] * shares) + mp.mpf(1) / size**2
     return mp.mpf(1) / size - marginal, hessian
-
-
-def sliced_normals(one: Cloud, other: Cloud, *, p: int, slices: int) -> Number:
-    """SW1 or SW2 squared between normal distributions in the plane; each is a mean and a covariance."""
-    total = mp.mpf(0)
-    for line in directions(slices, 0.5)[1]:
-        shift = line @ (one[0] - other[0])
-        deviations = [mp.sqrt(line @ covariance @ line) for _, covariance in (one, other)]
-        stretch = abs(deviations[0] - deviations[1])
-        if p == 2:
-            total += stretch**2
-        elif stretch:
-            ratio = shift / (mp.sqrt(2) * stretch)
-            total += mp.sqrt(2 / mp.pi) * stretch * mp.exp(-(ratio**2)) + shift * mp.erf(ratio)
-        else:
-            total += abs(shift)
-    return total / slices + (squares(one[0], other[0]) / 2 if p == 2 else 0)

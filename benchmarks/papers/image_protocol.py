@@ -308,19 +308,3 @@ def choose(
                     best = Choice(name, lengthscale, ridge, validation, test)
     assert best is not None
     return best
-
-
-def calibration(probabilities: Tensor, labels: Tensor, *, bins: int = 10) -> tuple[float, float]:
-    """Return the mean negative log probability of labels and the expected calibration error.
-
-    Args:
-        probabilities: An ``N x C`` tensor.
-        labels: ``N`` column indices.
-        bins: Number of equal bins of the largest probability; each compares its mean with the accuracy.
-    """
-    at_label = probabilities.gather(-1, labels.unsqueeze(-1))
-    confidence, guess = probabilities.max(-1)
-    index = (confidence * bins).ceil().long().clamp(1, bins) - 1
-    gaps = confidence - (guess == labels).to(confidence)
-    error = torch.zeros(bins).to(gaps).index_add(0, index, gaps).abs().sum() / len(labels)
-    return -float(at_label.log().mean()), float(error)

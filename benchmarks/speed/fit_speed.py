@@ -1,9 +1,9 @@
-"""What do fits and predictions of exact models cost, compared with those of bare computations?
+"""What do fits of exact models cost, compared with those of bare computations?
 
 **Precomputed distances.** Ours: ``fit(model, restarts=0)`` of a ``DistributionGP`` with
 ``ScaleKernel(SlicedWassersteinKernel(2, profile="gaussian"))``. It embeds the clouds, compares them,
 starts at the median distance, and maximises the marginal likelihood. Its memory is empty at first.
-Bare: ``fit_gpytorch_mll`` of BoTorch's ``SingleTaskGP`` on the rows with the same kernel. The reference:
+The reference:
 BoTorch's ``SingleTaskGP`` whose inputs are the numbers of the clouds. Its kernel holds
 the matrix of squared distances, computed beforehand and not timed, and returns exp(-d^2 / (2 l^2)).
 In training it uses the matrix without copying or indexing. ``fit_gpytorch_mll_scipy`` fits it, started
@@ -17,24 +17,14 @@ inverse`` divides its time by that of one Cholesky factor and one inverse of a T
 turn with the fits. ``gain`` is what the fit reaches in log marginal likelihood per cloud, beyond one
 that takes all clouds from the start, not a subset of 500; ``all_s`` is the time of that fit.
 
-**Predictions.** ``model.posterior(rows)`` of 50 clouds of 100 points, for 256 t-batches of one new cloud
-(rows ``256 x 1 x m*(d+1)``): mean and variance without gradients, and with the gradient of their sum
-with respect to the rows. The model has predicted before, as in every step of an acquisition optimiser
-but the first. The reference, ``closed form``, is the same GP with the same hyperparameters on
-precomputed features of the training clouds, in plain torch: squared distances between features, the
-kernel, and two products with the precomputed solve of the targets and inverse of the covariance. Both
-sides include the embedding of the new clouds. The script fails unless they agree to 1e-8.
-
     python -m benchmarks.speed.fit_speed [--quick] [--repeats 9]
 """
 
 from __future__ import annotations
 
 import copy
-import itertools
 import time
 import warnings
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 from unittest import mock
@@ -52,16 +42,15 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 
 from benchmarks.draws import Draws
-from benchmarks.harness import Options, Row, Side, Work, compare, interleave, main
+from benchmarks.harness import Options, Row, Work, compare, interleave, main
 from benchmarks.judging import Rows, Target, limit, number
 from benchmarks.regression import numbers
-from benchmarks.speed.clouds import fixed, gaussian_clouds
+from benchmarks.speed.clouds import fixed
 from gp_distributions import DistributionGP, PointClouds, SlicedWassersteinKernel, fit
 from gp_distributions.fitting import ascent
 from gp_distributions.warnings import CostWarning
 
 SEEDS = 3
-Predict = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 
 def least_gain(rows: Rows) -> tuple[str, bool]:
@@ -82,12 +71,6 @@ TARGETS = (
         "which the reference is given. Where the reference took .67 s, the ratio was .54.",
     ),
     limit(
-        "bare SingleTaskGP with our kernel, T = 500, over one on precomputed distances",
-        "<= 1.5",
-        "ratio",
-        name="bare SingleTaskGP / fit on precomputed distances, T=500 n=50 d=2",
-    ),
-    limit(
         "exact fit, T = 2000, n = 40, d = 2, over one Cholesky factor and inverse",
         "<= 45",
         "ratio",
@@ -104,12 +87,6 @@ TARGETS = (
         "exact fit, T = 2000: log marginal likelihood per cloud over a fit of all clouds from the start",
         ">= -1e-4",
         least_gain,
-    ),
-    limit(
-        "posterior and gradient on 256 t-batches of one cloud, over the same GP on features",
-        "<= 1.5",
-        "ratio",
-        name="256 t-batches, with gradient / closed form",
     ),
 )
 
@@ -180,21 +157,18 @@ def loss(model: SingleTaskGP) -> float:
         return -float(mll(model(*model.train_inputs), model.train_targets))
 
 
-def compare_fits(clouds: int, atoms: int, repeats: int) -> list[Row]:
-    """Time a fit of all models."""
+def compare_fits(clouds: int, atoms: int, repeats: int) -> Row:
+    """Time a fit of both models."""
     rows, targets = data(clouds, atoms)
     kernel = ScaleKernel(SlicedWassersteinKernel(2, profile="gaussian"))
     model = DistributionGP(rows, targets, kernel, mean_module=ZeroMean())
     likelihood, squared = model.likelihood, kernel.base_kernel.distance.squared(rows)
-    bare = single_task(rows, targets, likelihood, copy.deepcopy(kernel))
     precomputed = ScaleKernel(PrecomputedKernel(squared))
     reference = single_task(numbers(clouds), targets, likelihood, precomputed)
     median = squared[*torch.triu_indices(clouds, clouds, 1)].sqrt().median()
-    for started in (reference, bare):
-        started.covar_module.base_kernel.lengthscale = median
+    reference.covar_module.base_kernel.lengthscale = median
     sides = {
         "ours": (model, fit_ours),
-        "bare": (bare, fit_others),
         "reference": (reference, fit_others),
     }
     losses = []
@@ -215,15 +189,11 @@ def compare_fits(clouds: int, atoms: int, repeats: int) -> list[Row]:
         repeats=repeats,
         label=f"fit, T={clouds}",
     )
-    return [
-        compare(
-            f"{name} / fit on precomputed distances, T={clouds} n={atoms} d=2",
-            timings[side],
-            timings["reference"],
-            difference=difference,
-        )
-        for name, side in (("fit", "ours"), ("bare SingleTaskGP", "bare"))
-    ]
+    return compare(
+        f"fit / fit on precomputed distances, T={clouds} n={atoms} d=2",
+        *timings.values(),
+        difference=difference,
+    )
 
 
 def model_of(clouds: int, seed: int, *, chosen: bool = False) -> DistributionGP:
@@ -274,120 +244,23 @@ def beside_factors(clouds: int, repeats: int, *, chosen: bool = False) -> Row:
     return compare(f"{label} / Cholesky and inverse, T={clouds}", *timings.values())
 
 
-def closed_form(model: SingleTaskGP, features: Tensor, targets: Tensor) -> Predict:
-    """Predict from features in closed form; all that does not depend on them is precomputed."""
-    outputscale = model.covar_module.outputscale.detach()
-    noise = model.likelihood.noise.detach()
-    precision = -0.5 / model.covar_module.base_kernel.lengthscale.detach().square()
-    centre, scale = targets.mean(), targets.std()
-    squares = features.square().sum(-1)
-
-    def cross(new: Tensor) -> Tensor:
-        squared = new.square().sum(-1, keepdim=True) + squares - 2 * new @ features.T
-        return outputscale * torch.exp(precision * squared.clamp_min(0))
-
-    covariance = cross(features) + noise * torch.eye(len(features), dtype=torch.float64)
-    inverse = torch.cholesky_inverse(torch.linalg.cholesky(covariance))
-    solved = inverse @ ((targets - centre) / scale)
-
-    def predict(new: Tensor) -> tuple[Tensor, Tensor]:
-        covariances = cross(new.squeeze(-2))
-        variance = outputscale - ((covariances @ inverse) * covariances).sum(-1, keepdim=True)
-        return centre + scale * (covariances @ solved), scale.square() * variance
-
-    return predict
-
-
-def by_model(model: DistributionGP) -> Predict:
-    """Posterior of a model on one cloud per t-batch."""
-
-    def predict(new: Tensor) -> tuple[Tensor, Tensor]:
-        with gpytorch.settings.fast_computations(False, False, False):
-            posterior = model.posterior(new)
-        return posterior.mean.squeeze(-1), posterior.variance.squeeze(-1)
-
-    return predict
-
-
-def predictors(training: int, atoms: int) -> dict[str, Predict]:
-    """The same GP in two forms, as functions of rows."""
-    train = gaussian_clouds(training, atoms=atoms, seed=0)
-    targets = train.points.square().mean((-2, -1), keepdim=True).squeeze(-1).log()
-    kernel = ScaleKernel(SlicedWassersteinKernel(train.dim, profile="gaussian"))
-    model = DistributionGP(train, targets, kernel, mean_module=ZeroMean())
-    values = {
-        "covar_module.base_kernel.lengthscale": 1.0,
-        "covar_module.outputscale": 1.25,
-        "likelihood.noise": 0.05,
-    }
-    # Double tensors, because GPyTorch would round Python numbers to single precision.
-    model.initialize(**{k: torch.tensor(v, dtype=torch.float64) for k, v in values.items()})
-    model.eval()
-    distance = model.covar_module.base_kernel.distance
-    by_form = closed_form(model, distance.embed(train.pack()), targets)
-    return {"ours": by_model(model), "closed form": lambda rows: by_form(distance.embed(rows))}
-
-
-def side(predict: Predict, batches: int, atoms: int, *, gradient: bool) -> Side:
-    """Mean and variance on new clouds, different in every round."""
-    seeds = itertools.count(1)
-
-    def prepare() -> Work:
-        rows = gaussian_clouds(batches, 1, atoms=atoms, seed=next(seeds)).pack()
-        rows.requires_grad_(gradient)
-
-        def work() -> None:
-            with torch.set_grad_enabled(gradient):
-                mean, variance = predict(rows)
-                if gradient:
-                    (mean.sum() + variance.sum()).backward()
-
-        return work
-
-    return prepare
-
-
-def predictions(batches: int, training: int, atoms: int, repeats: int) -> list[Row]:
-    """Compare predictions, with and without gradients.
-
-    Raises:
-        RuntimeError: If means or variances differ by more than 1e-8.
-    """
-    found = predictors(training, atoms)
-    rows = gaussian_clouds(batches, 1, atoms=atoms, seed=1).pack()
-    with torch.no_grad():
-        ours, other = (torch.cat(predict(rows)) for predict in found.values())
-    difference = float((ours - other).abs().max())
-    if difference > 1e-8:
-        raise RuntimeError(f"The posteriors differ by {difference:g}.")
-    result = []
-    for gradient in (False, True):
-        name = f"{batches} t-batches{', with gradient' * gradient} / closed form"
-        sides = {k: side(p, batches, atoms, gradient=gradient) for k, p in found.items()}
-        timings = interleave(sides, repeats=repeats, label=name)
-        result.append(compare(name, *timings.values(), difference=difference))
-    return result
-
-
 def run(options: Options) -> list[Row]:
     """Return the rows of each comparison."""
     repeats, few = options.repeats, min(options.repeats, 5)
     if options.quick:
         return [
-            *compare_fits(30, 20, repeats),
+            compare_fits(30, 20, repeats),
             beside_factors(20, few, chosen=True),
             gain(20, 0),
-            *predictions(8, 5, 20, repeats),
         ]
     return [
-        *(row for size in (500, 100, 1000) for row in compare_fits(size, 50, repeats)),
+        *(compare_fits(size, 50, repeats) for size in (500, 100, 1000)),
         beside_factors(500, few),
         beside_factors(2000, few),
         *(gain(2000, seed) for seed in range(options.seeds)),
         beside_factors(500, few, chosen=True),
         beside_factors(2000, 1, chosen=True),
         beside_factors(5000, 1, chosen=True),
-        *predictions(256, 50, 100, repeats),
     ]
 
 

@@ -1,4 +1,4 @@
-"""How fast are entropic potentials, compared with POT, OTT and GeomLoss, and learned references?
+"""How fast are entropic potentials, compared with POT and OTT, and learned references?
 
 The work: potentials on a reference of 20 atoms for 100 clouds of 30 points, from the Gaussian toy
 of Bachoc et al. (means in [-0.3, 0.3]^2, standard deviations 0.01 to 0.02; reference N(0, 0.1 I)),
@@ -9,9 +9,7 @@ for epsilon from 1e-1 to 1e-6. A second task has references of 300 and 1000 atom
 - ours: ``transport_potentials``, all clouds at once;
 - POT: ``ot.sinkhorn(method="sinkhorn_log")`` in a loop over clouds, with at most 20000 iterations
   each; where it is slow, it runs on the first clouds only, and the time is scaled up;
-- OTT: ``Sinkhorn`` under ``vmap`` and ``jit``, compiled beforehand, with at most 20000 iterations;
-- GeomLoss: its epsilon-scaling loop, which stops by its schedule (``scaling=0.99``) and not by an
-  error.
+- OTT: ``Sinkhorn`` under ``vmap`` and ``jit``, compiled beforehand, with at most 20000 iterations.
 
 The ``error`` columns are the L1 distance between the marginal of the plan on the reference and its
 weights, the largest over clouds, computed in the same way for all sides from the potentials on the
@@ -136,23 +134,6 @@ def make_ott(problem: Problem, epsilon: float) -> Callable[[], Tensor]:
     return work
 
 
-def make_geomloss(problem: Problem, epsilon: float) -> Callable[[], Tensor]:
-    """The epsilon-scaling loop of GeomLoss, whose cost is half of ours."""
-    geomloss = importlib.import_module("geomloss")
-    points, weights, support, masses = problem
-    loss = geomloss.SamplesLoss(
-        "sinkhorn",
-        p=2,
-        blur=(epsilon / 2) ** 0.5,
-        scaling=0.99,
-        debias=False,
-        potentials=True,
-        backend="tensorized",
-    )
-    u, b = support.expand(len(points), -1, -1), masses.expand(len(points), -1)
-    return lambda: 2 * loss(weights, points, b.contiguous(), u.contiguous())[1]
-
-
 def marginal_error(problem: Problem, potentials: Tensor, epsilon: float) -> float:
     """Largest L1 error of the marginal on the reference."""
     points, weights, support, masses = problem
@@ -175,8 +156,6 @@ def beside_peers(problem: Problem, epsilon: float, repeats: int) -> list[Row]:
     }
     if find_spec("ott") and epsilon >= 1e-4:
         works["OTT"] = make_ott(problem, epsilon)
-    if find_spec("geomloss"):
-        works["GeomLoss"] = make_geomloss(problem, epsilon)
     found = {name: work() for name, work in works.items()}
     centred = {name: g - (g @ problem[3]).unsqueeze(-1) for name, g in found.items()}
     errors = {name: marginal_error(problem, g, epsilon) for name, g in found.items()}

@@ -232,7 +232,7 @@ def test_report_says_what_is_met_what_is_not_and_what_was_not_run(tmp_path: Path
     (line,) = (line for line in speed.splitlines() if "](sinkhorn_potentials.md)" in line)
     assert " | - | not run | - |" in line
     page = (folder / "fit_speed.md").read_text()
-    assert page.startswith("# What do fits and predictions of exact models cost")
+    assert page.startswith("# What do fits of exact models cost")
     assert f"{command}, 60 s, 2026-01-02, version 1." in page
     page = (folder / "sinkhorn_potentials.md").read_text()
     assert "Not run: `python -m benchmarks.speed.sinkhorn_potentials`." in page
