@@ -7,8 +7,7 @@ The sides are ``fit``, whose intervals are mean plus or minus 1.96 standard devi
 ``integrate``: the quantiles of ``integrate_hyperparameters`` on the same data.
 
 Columns: ``coverage`` of 95% intervals is the mean over draws, ``worst`` the lowest of a draw, ``below``
-the number of draws below .85. ``nlpd`` is the negative log density of test targets, and ``r2`` is
-measured on test targets; both are means over draws. ``width`` is the mean width of intervals over that
+the number of draws below .85. ``nlpd`` is the negative log density of test targets. ``width`` is the mean width of intervals over that
 of the member of largest weight, which integrates the mean only (in rows of 0.3.0rc1 and before, the
 outputscale, too); ``width_of_fit`` is that over the width of ``fit``. ``seconds`` is the time of a fit
 or an integration.
@@ -26,7 +25,6 @@ import time
 import numpy as np
 import torch
 from gpytorch.kernels import ScaleKernel
-from sklearn.metrics import r2_score
 from torch import Tensor
 
 import gp_distributions as gd
@@ -60,7 +58,6 @@ def score(mixture: Mixture, y: Tensor, seconds: float) -> Scores:
     return {
         "coverage": covered.double().mean().item(),
         "nlpd": -mixture.log_density(y).mean().item(),
-        "r2": float(r2_score(y, mixture.mean())),
         "seconds": seconds,
     }
 
@@ -133,7 +130,6 @@ def row(name: str, scores: list[Scores]) -> Row:
         "below": sum(share < LOW for share in coverage),
         "draws": len(scores),
         "nlpd": mean["nlpd"],
-        "r2": mean["r2"],
         "width": mean.get("width"),
         "width_of_fit": mean.get("width_of_fit"),
         "seconds": mean["seconds"],

@@ -196,7 +196,6 @@ def regression(entry: Entry, seed: int, *, quick: bool) -> Row | None:
         "draws": len(found),
         "targets": targets,
         **{f"cover{100 * level:.0f}": share for level, share in zip(LEVELS, cover, strict=True)},
-        "cover95_by_draw": " ".join(f"{share:.3f}" for share in shares),
         "error": standard_error(smoothed * (1 - smoothed) / targets, shares),
         **mean,
         "kurtosis": float(kurtosis(torch.cat([one["errors"] for one in found]).numpy())),

@@ -40,10 +40,9 @@ from gp_distributions.distances import Distance
 
 DIGITS = 40
 SLICES, CELLS = 5, 6
-FREQUENCIES = ((1.0, 0.0), (0.5, -1.0), (2.0, 1.5))
 REFERENCE = ((-1.0, -1.0), (1.0, -0.5), (0.0, 1.25), (0.5, 0.25))
 # Numbers of atoms beside eight, where the time is not quadratic in them.
-MANY = {"SW1": (100, 1000), "SW2": (100, 1000), "Fourier": (100, 1000)}
+MANY = {"SW1": (100, 1000), "SW2": (100, 1000)}
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 Results = list[Any]  # of mpmath
@@ -221,14 +220,6 @@ QUANTITIES = (
     ),
     embedded("MMD, gaussian", "gaussian", lambda s: mp.exp(-s / 2)),
     embedded("MMD, laplace", "laplace", lambda s: mp.exp(-mp.sqrt(s))),
-    of_clouds(
-        "Fourier",
-        lambda scale=1.0, **fixed: gd.Fourier(
-            2, frequencies=[[f / scale for f in row] for row in FREQUENCIES]
-        ),
-        exact.characteristic,
-        lambda scale=1.0, **fixed: {"frequencies": exactly(np.array(FREQUENCIES) / scale)},
-    ),
     of_clouds(
         "Sinkhorn potentials",
         transport,

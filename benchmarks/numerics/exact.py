@@ -69,12 +69,6 @@ def embedding(one: Cloud, other: Cloud, *, kernel: Callable[[Number], Number]) -
     return product(one, one) + product(other, other) - 2 * product(one, other)
 
 
-def characteristic(one: Cloud, other: Cloud, *, frequencies: Array) -> Number:
-    """Mean squared difference of characteristic functions."""
-    left, right = (weights @ expj(points @ frequencies.T) for points, weights in (one, other))
-    return (abs(left - right) ** 2).mean()
-
-
 def rigid(one: Cloud, other: Cloud, *, slices: int, number: int, degrees: int) -> Number:
     r"""Squared distance between the absolute values of Fourier coefficients of quantiles."""
     turns, lines = directions(slices, 0)

@@ -215,7 +215,6 @@ def score(task: Task, seed: int, *, quick: bool) -> dict[str, float]:
         "spearman": float(spearmanr(ranked, singles).statistic),
         "coverage": mixture.scores()["coverage"],
         "seconds": seconds,
-        "failed": len(kernels) - len(names),
         "default": default.log_density.mean().item(),
         "default_coverage": default.scores()["coverage"],
         "isotropic": isotropic.log_density.mean().item(),

@@ -22,7 +22,7 @@ Cells: the 650 outlines of ``data.load_cells`` as 128 points at equal arc length
 ``ClassificationGP`` and the profile Matern 5/2. ``line`` and ``treatment`` are accuracies, means over
 stratified five-fold cross-validation, repeated with the seeds 0, 1 and 2, on the same folds for all
 methods; ``line_loo`` and ``treatment_loo`` are leave-one-out log probabilities on training folds, which
-would choose the same method, ``seconds`` is the time of a fold, and ``majority`` the share of the
+would choose the same method, and ``majority`` is the share of the
 largest class. ``rigid`` is also blind to reflections. ``turning``: 256 points, each with the angle by
 which the outline turns over a 32nd of its length on either side as a mark, times the mean root mean
 square radius of all outlines. Two outlines occur twice, so that in some folds the copy of a test cell is
@@ -34,7 +34,6 @@ and the number of points were chosen with all labels at hand, and no outer valid
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -208,7 +207,6 @@ def cells(options: Options) -> list[Row]:
     rows: list[Row] = []
     for name, squared in progress(outlines(found, options.quick).items(), "cells"):
         row: Row = {"name": f"cells: {name}"}
-        begin, count = time.perf_counter(), 0
         for label, labels in targets.items():
             scores: list[Scores] = []
             for seed in range(repeats):
@@ -221,8 +219,7 @@ def cells(options: Options) -> list[Row]:
                     loo = float(model.leave_one_out().mean())
                     scores.append({label: float(np.mean(right)), f"{label}_loo": loo})
             row |= means(scores)
-            count += len(scores)
-        rows.append(row | {"seconds": (time.perf_counter() - begin) / count})
+        rows.append(row)
     majority: Row = {"name": "cells: majority"}
     for label, labels in targets.items():
         majority[label] = float(np.unique(labels, return_counts=True)[1].max() / len(labels))
