@@ -7,10 +7,10 @@ The sides are ``fit``, whose intervals are mean plus or minus 1.96 standard devi
 ``integrate``: the quantiles of ``integrate_hyperparameters`` on the same data.
 
 Columns: ``coverage`` of 95% intervals is the mean over draws, ``worst`` the lowest of a draw, ``below``
-the number of draws below .85. ``nlpd`` is the negative log density of test targets. ``width`` is the mean width of intervals over that
-of the member of largest weight, which integrates the mean only (in rows of 0.3.0rc1 and before, the
-outputscale, too); ``width_of_fit`` is that over the width of ``fit``. ``seconds`` is the time of a fit
-or an integration.
+the number of draws below .85. ``nlpd`` is the negative log density of test targets. ``width`` is the
+mean width of intervals over that of the member of largest weight, which integrates the mean only (in
+rows of 0.3.0rc1 and before, the outputscale, too); ``width_of_fit`` is that over the width of ``fit``.
+``seconds`` is the time of a fit or an integration.
 
 The seeds of draws are 1600, 1601, ...; settings were chosen on the seeds 900 to 989. The seeds from
 1500 on were reported for two earlier priors of the noise, and are not used again.

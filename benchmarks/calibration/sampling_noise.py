@@ -66,7 +66,7 @@ def judged(name: str, sizes: Sequence[int], low: float, high: float) -> Judge:
 
     def judge(rows: Rows) -> tuple[str, bool]:
         mine = [r for r in rows if r.get("name") == name and r.get("model") == "sampling noise"]
-        values = [number(row, "coverage") for row in mine if row["tested on"] in map(str, sizes)]
+        values = [number(row, "coverage") for row in mine if row["tested on"] in [*map(str, sizes)]]
         if not values:
             raise LookupError(name)
         return " ".join(f"{v:.3f}" for v in values), all(low <= v <= high for v in values)

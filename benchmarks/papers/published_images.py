@@ -350,8 +350,8 @@ def run(options: Options) -> list[Row]:
         found = [classify(drawn, size=sizes[0]) for drawn in progress(runs, title)]
         rows += table(task, title, [scores for scores, _ in found])
         others.append(best_of(title, [better(drawn, sizes[1]) for drawn in runs]))
-        alone: Row = {"embeddings of mmd": title, "paper": PUBLISHED[task][0][1]}
-        embeddings.append(alone | means([scales for _, scales in found]))
+        scales = means([scales for _, scales in found])
+        embeddings.append({"embeddings of mmd": title, "paper": PUBLISHED[task][0][1], **scales})
     return rows + others + embeddings
 
 

@@ -80,6 +80,8 @@ from benchmarks.regression import Scores, kernel_of, score
 from benchmarks.shapes import airfoil_clouds
 from gp_distributions.warnings import DistributionWarning
 
+LONG = True
+
 EPSILON = 0.01
 EPSILONS = (1e-3, 0.01, 0.1, 0.5, 1.0, 2.0, 4.0, 6.0, 12.5, 25.0, 37.5, 49.5)
 DRAWS = 30  # for ridge regression, whose scores vary widely

@@ -247,10 +247,10 @@ def bayes(dim: int) -> Row:
 def figure_1b(protocol: Protocol, seeds: Sequence[int], *, quick: bool) -> list[Row]:
     """Return the lowest and highest accuracy of figure 1b for each level-2 kernel."""
     few, step = protocol.selection, 6 if quick else 1
-    grids = {"gammas": FIGURE_GAMMAS[::step], "degrees": FIGURE_DEGREES[::step]}
+    gammas, degrees = FIGURE_GAMMAS[::step], FIGURE_DEGREES[::step]
     rows: list[Row] = []
     for kernel in ("gaussian", "polynomial"):
-        choices = list(candidates("gaussian", kernel, protocol.dim, **grids))
+        choices = list(candidates("gaussian", kernel, protocol.dim, gammas=gammas, degrees=degrees))
         total = np.zeros(len(choices))
         for seed in tqdm(seeds, desc=f"Figure 1b, {kernel}", leave=False, disable=None):
             gaussians, labels = classes(protocol, seed)

@@ -17,7 +17,7 @@ within the observed count; mean log probability of counts, or log density with o
 ``gain`` over ``Gaussian``, with the standard ``error`` over seeds; and ``rmse`` of the expected rates,
 shares or targets.
 
-    python -m benchmarks.prediction.counts [--quick] [--seeds 20]
+    python -m benchmarks.prediction.counts [--quick] [--seeds 10]
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from benchmarks.harness import Options, Row, main, means, progress
 from benchmarks.judging import limits
 from gp_distributions.numerics.densities import cdf
 
-SEEDS = 20
+SEEDS = 10
 FIRST, TRAIN, TEST = 2000, 100, 200
 TASKS = ("counts", "varied counts", "shares of 10", "shares of 1000", "outliers")
 _OWN = [f"{task}: own" for task in TASKS[:-1]]

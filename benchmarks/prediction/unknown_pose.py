@@ -179,17 +179,17 @@ def outlines(found: Cells, quick: bool) -> dict[str, Tensor]:
     more = found.clouds(atoms=64 if quick else 256).points
     turning = turning_angles(more)
     marked, aligned = (torch.cat([x, turning], dim=-1) for x in (more, principal_axes(more)))
-    slices: dict[str, Any] = {"num_slices": 20} if quick else {}
-    options = (
-        {"num_slices": 8, "num_quantiles": 8} if quick else {"num_slices": 50, "num_quantiles": 50}
+    blind: dict[str, Any] = {"reflections": True} | ({"num_slices": 20} if quick else {})
+    size = 8 if quick else 50
+    sliced, sliced3 = (
+        gd.SlicedWasserstein(dim, center=True, num_slices=size, num_quantiles=size)
+        for dim in (2, 3)
     )
-    sliced, sliced3 = (gd.SlicedWasserstein(dim, center=True, **options) for dim in (2, 3))
-    rigid = partial(gd.RigidSlicedWasserstein, reflections=True, **slices)
     ways: dict[str, tuple[Distance, Tensor]] = {
         "SW2": (sliced, points),
         "principal axes": (sliced, principal_axes(points)),
-        "rigid": (rigid(2), points),
-        "rigid, turning": (rigid(3, marks=1), marked),
+        "rigid": (gd.RigidSlicedWasserstein(2, **blind), points),
+        "rigid, turning": (gd.RigidSlicedWasserstein(3, marks=1, **blind), marked),
         "SW2, turning": (sliced3, marked),
         "principal axes, turning": (sliced3, aligned),
     }

@@ -25,7 +25,7 @@ of states' votes, of their means of f, and of the difference, ``left``; the ``co
 the share of people with college; and how much the share of Trump among white respondents without college
 changes where 10 points more people of their state have college, ``slope``: with one f, hardly.
 
-    python -m benchmarks.prediction.votes [--quick] [--seeds 10]
+    python -m benchmarks.prediction.votes [--quick] [--seeds 5]
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from benchmarks.judging import Rows, Target, find, number
 from benchmarks.league.sets import frame
 from benchmarks.regression import Scores, score_of
 
-LONG, SEEDS, REPETITIONS = True, 10, 2
+LONG, SEEDS, REPETITIONS = True, 5, 2
 FIRST, NOISE, LEAST, DRAWN, REGION = 3000, 3.0, 100, 200, 100
 _MIXED = "mixed, one f"
 COLUMNS = ["age", "female", "collegeed", "famincr", "bornagain", "religimp", "white", "black"]

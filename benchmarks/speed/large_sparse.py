@@ -207,8 +207,10 @@ def sharded(paths: Sequence[str], sizes: Sizes) -> Row:
     def fitted() -> tuple[Any, Any]:
         distance = PrincipalDistance(gd.SlicedWasserstein(2), num_components=100, exponent=0.0)
         kernel = gd.DistributionKernel(distance, ard_num_dims=1)  # the model adds an outputscale
-        shards, options = read(), {"num_inducing": sizes.inducing, "feature_dtype": torch.float32}
-        model = gd.SparseDistributionGP(shards, None, kernel, **options)
+        shards, number = read(), sizes.inducing
+        model = gd.SparseDistributionGP(
+            shards, None, kernel, num_inducing=number, feature_dtype=torch.float32
+        )
         return gd.fit(model, progress=False), shards
 
     count = timed(lambda: sum(run_pass(Embed(), read().pieces)))
