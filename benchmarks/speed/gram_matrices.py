@@ -43,8 +43,6 @@ from benchmarks.judging import limit
 from benchmarks.speed.clouds import Sizes, fixed, gram
 from gp_distributions import MMD, PointClouds, RigidSlicedWasserstein, SlicedWasserstein
 
-LIBRARIES = ("NumPy", "torch")
-PRIMITIVES = ("projection product", "sort", "F F^T")
 BLOCK = 2**16
 KERNELS = ("laplace", "matern32", "matern52", "inverse_multiquadric", "energy", "polynomial3")
 Array = NDArray[np.float64]
@@ -125,7 +123,7 @@ def pot_loop(points: Array, slices: int, pairs: int) -> Side:
 
 def faster(timings: dict[str, Timing], name: str) -> float:
     """Seconds of an operation with the faster library."""
-    return min(timings[f"{library}: {name}"].median for library in LIBRARIES)
+    return min(timings[f"{library}: {name}"].median for library in ("NumPy", "torch"))
 
 
 def sliced(sizes: Sizes, slices: int, quantiles: int, pairs: int, repeats: int) -> list[Row]:
@@ -136,7 +134,7 @@ def sliced(sizes: Sizes, slices: int, quantiles: int, pairs: int, repeats: int) 
     others = primitives(points, distance.directions.numpy(), quantiles)
     pot = {"POT": pot_loop(points, slices, pairs)}
     timings = interleave(ours | others | pot, repeats=repeats, label=str(sizes))
-    bare = sum(faster(timings, name) for name in PRIMITIVES)
+    bare = sum(faster(timings, name) for name in ("projection product", "sort", "F F^T"))
     rows = [compare(f"{kind} / fastest primitives", timings[kind], bare) for kind in ours]
     loop = timings["POT"].median * sizes.clouds * (sizes.clouds - 1) / 2 / pairs
     name = f"uniform / POT's loop, extrapolated from {pairs} pairs"
