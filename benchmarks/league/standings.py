@@ -42,7 +42,8 @@ and ``peers`` counts those that are there. A rank is one more than the number of
 of ours does not count. ``near`` counts the sets of ``classified`` ones where the log loss is first or
 second. ``seconds`` include the choice of hyperparameters and the predictions, on one thread, beside
 other work on the machine. Peers were not measured anew: their seconds are from a slower machine, and
-say nothing beside ours. ``linear`` (that profile of the default MMD) only explains losses, and ``sums``
+say nothing beside ours. ``linear`` (that profile of the default MMD) and ``aggregate``
+(``aggregate_kernel``, for ``musk1``, ``musk2`` and ``elephant``) only explain losses, and ``sums``
 (``SparseAggregateGP`` on ``surroundings`` of atoms, on ``molecules``) sees more than the pairs; they
 have no rank.
 

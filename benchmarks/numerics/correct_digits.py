@@ -1,4 +1,4 @@
-"""Where do distances and predictions lose digits?
+"""Where do distances lose digits?
 
 Each figure is the number of correct digits of results: minus the decimal logarithm of the largest
 relative error over all pairs of three clouds, against a computation with 40 digits from the formulas
@@ -13,10 +13,7 @@ the digits that data in this precision determine; ``lost``, the digits lost in d
 - scale: clouds and bandwidths multiplied by a number;
 - near: two clouds whose atoms differ by so much, beside a third one, for a spread of one;
 - atoms: number of atoms;
-- epsilon: of entropic transport, for a spread of one;
-- flat: ratio of the standard deviations of Gaussians;
-- noise: noise variance of models whose outputscale is one, with a lengthscale of three times the largest
-  distance, so that covariance matrices are nearly singular.
+- epsilon: of entropic transport, for a spread of one.
 
     python -m benchmarks.numerics.correct_digits [--quick]
 """
@@ -30,7 +27,6 @@ from functools import partial
 from itertools import combinations
 from typing import Any
 
-import gpytorch
 import numpy as np
 import torch
 from mpmath import mp
@@ -38,17 +34,15 @@ from torch import Tensor
 
 import gp_distributions as gd
 from benchmarks.harness import Options, Row, Value, main
-from benchmarks.judging import Judge, Rows, Target, number
+from benchmarks.judging import Rows, Target, number
 from benchmarks.numerics import exact
-from gp_distributions.distances import ChiSquared, Distance
+from gp_distributions.distances import Distance
 
 DIGITS = 40
 SLICES, CELLS = 5, 6
-FREQUENCIES = ((1.0, 0.0), (0.5, -1.0), (2.0, 1.5))
 REFERENCE = ((-1.0, -1.0), (1.0, -0.5), (0.0, 1.25), (0.5, 0.25))
-LENGTHSCALE = 6.0
 # Numbers of atoms beside eight, where the time is not quadratic in them.
-MANY = {"SW1": (100, 1000), "SW2": (100, 1000), "Fourier": (100, 1000)}
+MANY = {"SW1": (100, 1000), "SW2": (100, 1000)}
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 Results = list[Any]  # of mpmath
@@ -58,34 +52,22 @@ Results = list[Any]  # of mpmath
 _SUBTRACTED = ("MMD, gaussian: near", "Sinkhorn potentials: epsilon 1e4")
 
 
-def most_lost(most: float, *, models: bool) -> Judge:
-    """Return a judge of the most digits lost in double precision by models, or by distances."""
-
-    def judge(rows: Rows) -> tuple[str, bool]:
-        # Some rows are in single precision only.
-        known = [row for row in rows if row.get("lost") is not None]
-        kept = [row for row in known if not str(row["name"]).startswith(_SUBTRACTED)]
-        mine = [row for row in kept if (" noise " in str(row["name"])) == models]
-        if not mine:
-            raise LookupError("no rows")
-        value, worst = max((number(row, "lost"), str(row["name"])) for row in mine)
-        return f"{value:.1f} ({worst})", value <= most
-
-    return judge
+def most_lost(rows: Rows) -> tuple[str, bool]:
+    """Judge the most digits lost in double precision."""
+    # Some rows are in single precision only.
+    known = [row for row in rows if row.get("lost") is not None]
+    kept = [row for row in known if not str(row["name"]).startswith(_SUBTRACTED)]
+    value, worst = max((number(row, "lost"), str(row["name"])) for row in kept)
+    return f"{value:.1f} ({worst})", value <= 2.5
 
 
 TARGETS = (
     Target(
         "digits lost by a distance, except MMD between close clouds and potentials at epsilon 1e4",
         "<= 2.5",
-        most_lost(2.5, models=False),
+        most_lost,
         "Where clouds differ by .001, rounding of a matrix product loses 1 to 3 digits, by chance.",
         asked=True,
-    ),
-    Target(
-        "digits lost by Cholesky factors, likelihoods and leave-one-out, noise of 1e-2 to 1e-8",
-        "<= 5",
-        most_lost(5, models=True),
     ),
 )
 
@@ -176,10 +158,10 @@ def embedded(name: str, kernel: str, function: Callable[[Any], Any]) -> Quantity
     """Return an MMD whose kernel is a function of squared distances in units of the bandwidth."""
 
     def distance(scale: float = 1.0, **fixed: float) -> Distance:
-        return gd.MMD(2, kernel=kernel, bandwidth=None if kernel == "energy" else scale)
+        return gd.MMD(2, kernel=kernel, bandwidth=scale)
 
     def settings(scale: float = 1.0, **fixed: float) -> dict[str, Any]:
-        unit = mp.mpf(1 if kernel == "energy" else scale) ** 2
+        unit = mp.mpf(scale) ** 2
         return {"kernel": lambda s: function(s / unit)}
 
     return of_clouds(name, distance, exact.embedding, settings)
@@ -222,133 +204,6 @@ def cloud_cases(name: str, quick: bool, single: bool) -> Iterator[Case]:
         yield Case(f"epsilon 1e{power}", (clouds(), weights()), {"epsilon": 10.0**power})
 
 
-def of_weights(name: str, kind: type[Any], formula: Callable[..., Any]) -> Quantity:
-    """Return a quantity of weights on a shared support."""
-
-    def ours(weights: Tensor) -> Tensor:
-        support = torch.arange(weights.shape[-1], dtype=weights.dtype).unsqueeze(-1)
-        shares = weights / weights.sum(-1, keepdim=True)
-        columns = [support.expand(len(weights), -1, 1), shares.unsqueeze(-1)]
-        return measured(kind(1, support=support), torch.cat(columns, dim=-1).flatten(-2))
-
-    def reference(weights: Any) -> Results:
-        return pairs(formula, list(weights / weights.sum(-1, keepdims=True)))
-
-    return Quantity(name, ours, reference, weight_cases)
-
-
-def weight_cases(quick: bool, single: bool) -> Iterator[Case]:
-    """Yield the cases of a quantity of weights."""
-    rng = np.random.default_rng(2)
-    for power in (-6,) if quick else (0, -3, -6, -9):
-        yield Case(f"near 1e{power}", (1 + 10.0**power * rng.random((3, 8)),), {})
-    for power in () if quick else (-10, -100):
-        small = rng.random((3, 8)) * 10.0 ** (power * (np.arange(8) > 3))
-        yield Case(f"weights 1e{power}", (small,), {})
-    for atoms in () if quick else (1000,):
-        yield Case(f"atoms {atoms}", (rng.random((3, atoms)),), {})
-
-
-def of_gaussians(p: int) -> Quantity:
-    """Return the sliced Wasserstein distance between Gaussians."""
-
-    def ours(means: Tensor, covariances: Tensor) -> Tensor:
-        distance = gd.SlicedWasserstein(2, p=p, num_slices=SLICES, inputs="gaussians")
-        return measured(distance, gd.Gaussians(means, covariances).pack())
-
-    def reference(means: Any, covariances: Any) -> Results:
-        normals = list(zip(means, covariances, strict=True))
-        return pairs(partial(exact.sliced_normals, p=p, slices=SLICES), normals)
-
-    return Quantity(f"SW{p}, Gaussians", ours, reference, gaussian_cases)
-
-
-def gaussian_cases(quick: bool, single: bool) -> Iterator[Case]:
-    """Yield the cases of a quantity of Gaussians."""
-    rng = np.random.default_rng(3)
-    means, turn = rng.normal(size=(3, 2)), rng.normal(size=(3, 2, 2))
-    wide = turn @ turn.transpose(0, 2, 1)
-    wide = (wide + wide.transpose(0, 2, 1)) / 2
-    for power in (8,) if quick else (0, 4, 8):
-        yield Case(f"offset 1e{power}", (means + (10.0**power if power else 0), wide), {})
-    most = 15 if single else 150
-    for power in () if quick else (-most, most):
-        scale = 10.0 ** (power // 2)
-        yield Case(f"scale 1e{power // 2}", (scale * means, scale**2 * wide), {})
-    for power in () if quick else (-3, -6):
-        shift, stretch = means * 10.0**power, wide * 10.0**power
-        yield Case(f"near 1e{power}", (shift, np.eye(2) + stretch), {})
-    for power in (-6,) if quick else (-2, -4, -6, -8):
-        axes = np.linalg.qr(turn)[0]
-        flat = axes @ (np.array([1.0, 10.0 ** (2 * power)])[:, None] * axes.transpose(0, 2, 1))
-        yield Case(f"flat 1e{power}", (means, (flat + flat.transpose(0, 2, 1)) / 2), {})
-
-
-def model_of(means: Tensor, targets: Tensor, noise: float) -> gd.DistributionGP:
-    """Return a model of clouds of two atoms, by SW2 with the profile Matern 5/2."""
-    clouds = gd.PointClouds(torch.stack([means - 0.5, means + 0.5], dim=-2))
-    distance = gd.SlicedWasserstein(2, num_slices=SLICES, num_quantiles=None)
-    kernel = gd.DistributionKernel(distance).to(means)
-    kernel.lengthscale = LENGTHSCALE
-    constraint = gpytorch.constraints.GreaterThan(1e-16)
-    likelihood = gpytorch.likelihoods.GaussianLikelihood(noise_constraint=constraint).to(means)
-    likelihood.noise = noise
-    more = {"mean_module": gpytorch.means.ZeroMean(), "outcome_transform": None}
-    return gd.DistributionGP(clouds, targets, kernel, likelihood=likelihood, **more)
-
-
-def exact_covariance(means: Any, noise: float) -> Any:
-    """Return the exact covariance matrix of noisy targets of :func:`model_of`.
-
-    Clouds that differ by a translation have the squared distance ``|translation|^2 / 2``.
-    """
-    size = range(len(means))
-    scale = 2 * mp.mpf(LENGTHSCALE) ** 2  # single precision keeps so small an integer
-    matrix = [
-        [exact.matern52(exact.squares(means[i], means[j]) / scale) for j in size] for i in size
-    ]
-    return mp.matrix(matrix) + mp.mpf(noise) * mp.eye(len(means))
-
-
-def likelihood_of(means: Tensor, targets: Tensor, noise: float) -> Tensor:
-    """Return the log marginal likelihood of a model."""
-    model = model_of(means, targets, noise).train()
-    density: Tensor = model.likelihood(model(*model.train_inputs)).log_prob(model.train_targets)
-    return density.detach().reshape(1)
-
-
-def left_out_of(means: Tensor, targets: Tensor, noise: float) -> Tensor:
-    """Return leave-one-out means and variances."""
-    mean, std = map(torch.as_tensor, model_of(means, targets, noise).leave_one_out())
-    return torch.cat([mean.flatten(), std.flatten().square()])
-
-
-def factor_of(means: Tensor, targets: Tensor, noise: float) -> Tensor:
-    """Return the Cholesky factor of the covariance matrix of noisy targets."""
-    model = model_of(means, targets, noise)
-    covariance = model.covar_module(*model.train_inputs).to_dense().detach()
-    diagonal = model.likelihood.noise.expand(len(means)).to(covariance)
-    return torch.linalg.cholesky(covariance + torch.diag(diagonal)).flatten()
-
-
-def model_cases(quick: bool, single: bool) -> Iterator[Case]:
-    """Yield the cases of a model."""
-    means = np.random.default_rng(4).normal(size=(8, 2))
-    for power in (-4,) if quick else (-1, -2, -3, -4) if single else (-2, -4, -6, -8):
-        yield Case(f"noise 1e{power}", (means, np.sin(means.sum(-1))), {"noise": 10.0**power})
-
-
-def of_model(
-    name: str, ours: Callable[..., Tensor], formula: Callable[[Any, Any], Results]
-) -> Quantity:
-    """Return a quantity of models; the formula takes a covariance matrix and targets."""
-
-    def reference(means: Any, targets: Any, noise: float) -> Results:
-        return formula(exact_covariance(means, noise), targets)
-
-    return Quantity(name, ours, reference, model_cases)
-
-
 QUANTITIES = (
     *(
         sliced(f"SW{p}{'' if number else ', exact'}", p, number)
@@ -365,15 +220,6 @@ QUANTITIES = (
     ),
     embedded("MMD, gaussian", "gaussian", lambda s: mp.exp(-s / 2)),
     embedded("MMD, laplace", "laplace", lambda s: mp.exp(-mp.sqrt(s))),
-    embedded("energy distance", "energy", lambda s: -mp.sqrt(s)),
-    of_clouds(
-        "Fourier",
-        lambda scale=1.0, **fixed: gd.Fourier(
-            2, frequencies=[[f / scale for f in row] for row in FREQUENCIES]
-        ),
-        exact.characteristic,
-        lambda scale=1.0, **fixed: {"frequencies": exactly(np.array(FREQUENCIES) / scale)},
-    ),
     of_clouds(
         "Sinkhorn potentials",
         transport,
@@ -383,21 +229,13 @@ QUANTITIES = (
             "epsilon": mp.mpf(epsilon * scale**2),
         },
     ),
-    of_weights("Hellinger", gd.Hellinger, exact.hellinger),
-    of_weights("total variation", gd.TotalVariation, exact.total_variation),
-    of_weights("chi-squared", ChiSquared, exact.chi_squared),
-    of_gaussians(1),
-    of_gaussians(2),
-    of_model("Cholesky factor", factor_of, lambda covariance, _: list(mp.cholesky(covariance))),
-    of_model("log marginal likelihood", likelihood_of, lambda *args: [exact.log_likelihood(*args)]),
-    of_model("leave-one-out", left_out_of, exact.left_out),
 )
 
 
-def digits(ours: Sequence[Any], reference: Results, norm: bool) -> float:
-    """Return the number of digits in which results agree: each, or all relative to the largest."""
+def digits(ours: Sequence[Any], reference: Results) -> float:
+    """Return the number of digits in which results agree."""
     errors = [abs(a - b) for a, b in zip(ours, reference, strict=True)]
-    sizes = [max(map(abs, reference))] * len(reference) if norm else list(map(abs, reference))
+    sizes = map(abs, reference)
     worst = max((e / s if s else mp.mpf(bool(e)) for e, s in zip(errors, sizes, strict=True)))
     return 40.0 if not worst else float(-mp.log10(worst)) if mp.isfinite(worst) else 0.0
 
@@ -405,13 +243,10 @@ def digits(ours: Sequence[Any], reference: Results, norm: bool) -> float:
 def assess(quantity: Quantity, case: Case, dtype: torch.dtype) -> tuple[float, float]:
     """Return the correct digits of results, and those that the data determine."""
     data = [torch.tensor(array).to(dtype) for array in case.data]
-    fixed, norm = dict(case.fixed), quantity.name == "Cholesky factor"
     with torch.no_grad(), mp.workdps(DIGITS):
-        found = quantity.ours(*data, **fixed)
-        if "noise" in fixed:  # the noise that a model has, after the transform of the parameter
-            fixed["noise"] = model_of(data[0], data[1], **fixed).likelihood.noise.item()
+        found = quantity.ours(*data, **case.fixed)
         numbers = [tensor.double().numpy() for tensor in data]
-        reference = quantity.exact(*map(exactly, numbers), **fixed)
+        reference = quantity.exact(*map(exactly, numbers), **case.fixed)
         rng = np.random.default_rng(5)
         signs = [rng.choice([-1, 1], size=array.shape) for array in numbers]
         # Covariance matrices stay symmetric.
@@ -421,10 +256,10 @@ def assess(quantity: Quantity, case: Case, dtype: torch.dtype) -> tuple[float, f
             exactly(array) * (1 + exactly(sign) * mp.mpf(eps))
             for array, sign in zip(numbers, signs, strict=True)
         ]
-        again = quantity.exact(*moved, **fixed)
+        again = quantity.exact(*moved, **case.fixed)
         groups = map(exactly, found.double().reshape(-1, len(reference)).numpy())
-        ours = min(digits(group, reference, norm) for group in groups)
-        return ours, digits(again, reference, norm)
+        ours = min(digits(group, reference) for group in groups)
+        return ours, digits(again, reference)
 
 
 def _symmetric(signs: Any) -> Any:

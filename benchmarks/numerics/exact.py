@@ -69,12 +69,6 @@ def embedding(one: Cloud, other: Cloud, *, kernel: Callable[[Number], Number]) -
     return product(one, one) + product(other, other) - 2 * product(one, other)
 
 
-def characteristic(one: Cloud, other: Cloud, *, frequencies: Array) -> Number:
-    """Mean squared difference of characteristic functions."""
-    left, right = (weights @ expj(points @ frequencies.T) for points, weights in (one, other))
-    return (abs(left - right) ** 2).mean()
-
-
 def rigid(one: Cloud, other: Cloud, *, slices: int, number: int, degrees: int) -> Number:
     r"""Squared distance between the absolute values of Fourier coefficients of quantiles."""
     turns, lines = directions(slices, 0)
@@ -136,64 +130,3 @@ def _derivatives(
     marginal, size = weights @ shares, len(potentials)
     hessian = np.diag(marginal) - shares.T @ (weights[:, None] * shares) + mp.mpf(1) / size**2
     return mp.mpf(1) / size - marginal, hessian
-
-
-def sliced_normals(one: Cloud, other: Cloud, *, p: int, slices: int) -> Number:
-    """SW1 or SW2 squared between normal distributions in the plane; each is a mean and a covariance."""
-    total = mp.mpf(0)
-    for line in directions(slices, 0.5)[1]:
-        shift = line @ (one[0] - other[0])
-        deviations = [mp.sqrt(line @ covariance @ line) for _, covariance in (one, other)]
-        stretch = abs(deviations[0] - deviations[1])
-        if p == 2:
-            total += stretch**2
-        elif stretch:
-            ratio = shift / (mp.sqrt(2) * stretch)
-            total += mp.sqrt(2 / mp.pi) * stretch * mp.exp(-(ratio**2)) + shift * mp.erf(ratio)
-        else:
-            total += abs(shift)
-    return total / slices + (squares(one[0], other[0]) / 2 if p == 2 else 0)
-
-
-def hellinger(one: Array, other: Array) -> Number:
-    """Squared Hellinger distance between weights."""
-    return squares(sqrt(one), sqrt(other)) / 2
-
-
-def total_variation(one: Array, other: Array) -> Number:
-    """Total variation between weights."""
-    return abs(one - other).sum() / 2
-
-
-def chi_squared(one: Array, other: Array) -> Number:
-    """Symmetric chi-squared distance between weights."""
-    some = one + other != 0
-    return ((one - other)[some] ** 2 / (one + other)[some]).sum() / 2
-
-
-def matern52(squared: Number) -> Number:
-    """The Matern profile of smoothness 5/2 at a squared distance in units of the lengthscale."""
-    root = mp.sqrt(5 * squared)
-    return (1 + root + root**2 / 3) * mp.exp(-root)
-
-
-def log_likelihood(covariance: Any, targets: Array) -> Number:
-    """Log density of targets under a centred normal distribution with a matrix of mpmath."""
-    factor, size = mp.cholesky(covariance), len(targets)
-    solved = mp.lu_solve(covariance, mp.matrix(targets.tolist()))
-    logdet = 2 * mp.fsum(mp.log(factor[i, i]) for i in range(size))
-    return -(targets @ np.array(list(solved)) + logdet + size * mp.log(2 * mp.pi)) / 2
-
-
-def left_out(covariance: Any, targets: Array) -> list[Number]:
-    """Means and variances of each target given all others, by conditioning on them."""
-    size, matrix = len(targets), np.array(covariance.tolist())
-    means, variances = [], []
-    for i in range(size):
-        kept = [j for j in range(size) if j != i]
-        inner, cross = matrix[np.ix_(kept, kept)], matrix[i, kept]
-        weights = mp.lu_solve(mp.matrix(inner.tolist()), mp.matrix(cross.tolist()))
-        solved = np.array(list(weights))
-        means.append(solved @ targets[kept])
-        variances.append(matrix[i, i] - solved @ cross)
-    return means + variances

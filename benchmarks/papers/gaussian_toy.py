@@ -50,6 +50,17 @@ def toy(
     return clouds[:half], targets[:half], clouds[half:], targets[half:]
 
 
+def paired_toy(dim: int, seed: int) -> Data:
+    """Draw clouds with uniform deviations, and sums of the other target over pairs of coordinates."""
+    draws = Draws(seed)
+    mean = 0.6 * draws.uniform(100, dim) - 0.3
+    std = 0.01 + 0.01 * draws.uniform(100)
+    clouds = PointClouds(mean[:, None] + std[:, None, None] * draws.normal(100, 30, dim))
+    pairs = mean[:, 0::2] + 0.5 - (mean[:, 1::2] + 0.5).square()
+    targets = pairs.sum(-1) / (1 + std)
+    return clouds[:50], targets[:50], clouds[50:], targets[50:]
+
+
 def target(mean: Tensor, deviation: Tensor, *, divided: bool = True) -> Tensor:
     """Compute targets from an ``N x d`` tensor of means and a tensor of ``N`` deviations."""
     orders = torch.arange(1, mean.shape[-1] + 1)
@@ -57,28 +68,20 @@ def target(mean: Tensor, deviation: Tensor, *, divided: bool = True) -> Tensor:
     return sums / (1 + deviation) if divided else sums - deviation
 
 
-def normal_reference(
-    kind: str, dim: int, seed: int, size: int, far: tuple[float, float]
-) -> ReferenceMeasure:
-    """Draw a reference.
+def reference(kind: str, dim: int, seed: int, size: int = 6) -> ReferenceMeasure:
+    """Draw a reference of Allain et al.
 
     Args:
-        kind: ``"normal"``, from N(0, 0.1 I); ``"far"``, uniform in a cube; ``"narrow"``, from
+        kind: ``"normal"``, from N(0, 0.1 I); ``"far"``, uniform in [-20, -10]^d; ``"narrow"``, from
             N((-0.2, ..., -0.2), 1e-4 I).
         dim: Dimension of the atoms.
         seed: Random seed.
         size: Number of atoms.
-        far: The interval of the cube.
     """
     draws = Draws(1000 + seed)
     normal = draws.normal(size, dim)
     if kind == "narrow":
         return ReferenceMeasure(0.01 * normal - 0.2)
     if kind == "far":
-        return ReferenceMeasure(draws.uniform(size, dim, low=far[0], high=far[1]))
+        return ReferenceMeasure(draws.uniform(size, dim, low=-20, high=-10))
     return ReferenceMeasure(0.1**0.5 * normal)
-
-
-def reference(kind: str, dim: int, seed: int, size: int = 6) -> ReferenceMeasure:
-    """Draw a reference of Allain et al., whose distant one is uniform in [-20, -10]^d."""
-    return normal_reference(kind, dim, seed, size, (-20, -10))

@@ -27,7 +27,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from sklearn.datasets import fetch_openml
+from sklearn.datasets import fetch_openml, load_digits
 from torch import Tensor
 from torch.nn import functional
 
@@ -105,6 +105,12 @@ def load(name: str, data_dir: Path | None = None) -> Images:
         with np.load(file) as arrays:
             images, labels = arrays["images"], arrays["labels"]
     return Images(torch.from_numpy(images / 255.0), torch.from_numpy(labels.astype(np.int64)))
+
+
+def digits() -> Images:
+    """Return scikit-learn's digits, 8 x 8 pixels."""
+    data = load_digits()
+    return Images(torch.from_numpy(data.images / 16), torch.from_numpy(data.target))
 
 
 def split(pool: Images, seed: int, *, degrees: float = 0, counts: Counts = Counts()) -> Run:
@@ -302,19 +308,3 @@ def choose(
                     best = Choice(name, lengthscale, ridge, validation, test)
     assert best is not None
     return best
-
-
-def calibration(probabilities: Tensor, labels: Tensor, *, bins: int = 10) -> tuple[float, float]:
-    """Return the mean negative log probability of labels and the expected calibration error.
-
-    Args:
-        probabilities: An ``N x C`` tensor.
-        labels: ``N`` column indices.
-        bins: Number of equal bins of the largest probability; each compares its mean with the accuracy.
-    """
-    at_label = probabilities.gather(-1, labels.unsqueeze(-1))
-    confidence, guess = probabilities.max(-1)
-    index = (confidence * bins).ceil().long().clamp(1, bins) - 1
-    gaps = confidence - (guess == labels).to(confidence)
-    error = torch.zeros(bins).to(gaps).index_add(0, index, gaps).abs().sum() / len(labels)
-    return -float(at_label.log().mean()), float(error)

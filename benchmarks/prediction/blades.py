@@ -31,7 +31,7 @@ from sklearn.model_selection import ShuffleSplit
 
 import gp_distributions as gd
 from benchmarks.harness import Options, Row, main, progress
-from benchmarks.judging import Target
+from benchmarks.judging import limit
 from benchmarks.league.networks import deep_sets
 from benchmarks.league.ours import default
 from benchmarks.league.scores import Fold, Prediction, normal, scored
@@ -42,7 +42,31 @@ from gp_distributions.kernels import default_kernels
 
 LONG = True
 SEED, SPLITS = 5000, 3
-TARGETS: tuple[Target, ...] = ()
+_RARE = (
+    "Perhaps rare blades of nearly no thrust: on another seed, 2 of 600 lie nine standard deviations "
+    "below the mean logarithm, and without them R² rises by .07."
+)
+TARGETS = (
+    *(
+        limit(
+            f"blades, without a kernel: R² of {what}",
+            target,
+            f"{what}_r2",
+            name="default",
+            reason=_RARE,
+        )
+        for what, target in (("thrust", ">= 0.92"), ("losses", ">= 0.58"))
+    ),
+    *(
+        limit(
+            f"blades, without a kernel: coverage of {what}",
+            "0.92 to 0.97",
+            f"{what}_coverage",
+            name="default",
+        )
+        for what in ("thrust", "losses")
+    ),
+)
 Method = Callable[[Fold], Prediction]
 
 

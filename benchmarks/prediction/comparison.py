@@ -1,4 +1,4 @@
-"""Does comparing kernels find the one that predicts best, and do stacked kernels predict better still?
+"""Does comparing kernels find the one that predicts best, are stacks better, and is the default?
 
 ``compare(default_kernels(X), X, y)`` ranks and weighs kernels by leave-one-out log densities of the
 training clouds; the log densities of held-out targets show what that is worth. Ten tasks, most of them
@@ -12,7 +12,7 @@ of other benchmarks:
   100 bags of 50 points, and 100 held out; ``modes, d = 10``: the same in ten dimensions, with 1 or 2.
 - ``entropy``: that of the first coordinate of a rotated normal distribution, 50 bags of 50 points, and
   50 held out.
-- ``toy``: the Gaussian toy of ``reference_learning`` in four dimensions, 50 clouds and 50 held out.
+- ``toy``: the Gaussian toy of Bachoc et al. 2023 in four dimensions, 50 clouds and 50 held out.
 - ``patients``: the response of 100 random patients with 100 to 400 cells in 6 markers, age, sex and arm,
   and 150 held out.
 - ``molecules``: what a line in the numbers of atoms leaves of the energies of 500 molecules of QM9, from
@@ -22,13 +22,16 @@ of other benchmarks:
 
 Columns are means over seeds, log densities in nats for each held-out target: ``best`` is that of the
 best single kernel, chosen for each seed with the held-out targets, ``chosen`` that of the kernel which
-``compare`` ranks first, ``default`` that of the default kernel of ``DistributionGP``, and ``stacked``
-that of the mixture. ``gain`` is ``stacked`` minus ``best``. ``spearman`` is the rank correlation of the
-kernels' leave-one-out and held-out log densities, ``coverage`` that of 95% intervals of the mixture, and
-``seconds`` the time of ``compare``. The row ``all`` counts tasks: ``never_below`` those where ``gain``
-is at least -0.02, ``above_best`` those where it is positive, and ``above_default`` those where
-``stacked`` exceeds ``default``. Settings were chosen on the seeds 900 and above; the seeds reported are
-2000, 2001, and so on, half as many as ``--seeds``.
+``compare`` ranks first, ``sw2`` that of SW2 with Matern 5/2, and ``stacked`` that of the mixture.
+``gain`` is ``stacked`` minus ``best``. ``spearman`` is the rank correlation of the kernels'
+leave-one-out and held-out log densities, ``coverage`` that of 95% intervals of the mixture, and
+``seconds`` the time of ``compare``. ``default`` is the log density of ``DistributionGP(X, y)`` without a
+kernel after ``fit``, ``default_coverage`` that of its intervals, and ``isotropic`` the density of the
+first of its members. The row ``all`` counts tasks: ``never_below`` those where ``gain`` is at least
+-0.02, ``above_best`` those where it is positive, ``above_sw2`` those where ``stacked`` exceeds ``sw2``,
+and ``not_below_isotropic`` those where ``default`` is not below ``isotropic``. Settings were chosen on
+the seeds 900 and above; the seeds reported are 2000, 2001, and so on, half as many as ``--seeds``; the
+default was not developed on these tasks.
 
     python -m benchmarks.prediction.comparison [--quick] [--seeds 4]
 """
@@ -53,7 +56,8 @@ from benchmarks.data.patients import random_patients
 from benchmarks.draws import Draws, rotations
 from benchmarks.harness import Options, Row, main, means, progress
 from benchmarks.judging import limit, number
-from benchmarks.papers import entropy_regression, mode_counting, reference_learning
+from benchmarks.papers import entropy_regression, mode_counting
+from benchmarks.papers.gaussian_toy import paired_toy
 from benchmarks.prediction import molecules
 from benchmarks.shapes import airfoil_clouds, circularity, turned
 from gp_distributions.kernels import default_kernels
@@ -75,12 +79,19 @@ class Task:
 
 
 TARGETS = tuple(
-    limit(f"comparing kernels, ten tasks: {text}", target, column, name="all", asked=asked)
+    limit(f"ten tasks: {text}", target, column, name="all", asked=asked)
     for text, target, column, asked in (
         ("tasks with the stack at most .02 below the best kernel", ">= 10", "never_below", True),
         ("tasks with the stack above the best kernel", ">= 5", "above_best", False),
-        ("tasks with the stack above the default kernel", ">= 8", "above_default", True),
+        ("tasks with the stack above SW2, Matern 5/2", ">= 8", "above_sw2", True),
         ("rank correlation with held-out log densities", ">= 0.7", "spearman", False),
+        (
+            "tasks with the default not below its isotropic kernel",
+            ">= 9",
+            "not_below_isotropic",
+            False,
+        ),
+        ("least coverage of the default", ">= 0.85", "least_coverage", False),
     )
 )
 
@@ -124,7 +135,7 @@ def entropy(seed: int) -> Task:
 
 def toy(seed: int) -> Task:
     """Isotropic Gaussians and a function of their means and spreads."""
-    X, y, new_X, new_y = reference_learning.toy(4, seed)
+    X, y, new_X, new_y = paired_toy(4, seed)
     clouds = gd.PointClouds(torch.cat([X.points, new_X.points]))
     return Task(clouds, torch.cat([y, new_y]), len(X))
 
@@ -191,16 +202,22 @@ def score(task: Task, seed: int, *, quick: bool) -> dict[str, float]:
     mixture = NormalPredictions.mixed(members, weights)
     ranked = [found.log_density[name].mean().item() for name in names]
     stacked, best = mixture.log_density.mean().item(), max(singles)
+    model = gd.fit(gd.DistributionGP(task.X[train], task.y[train]), progress=False)
+    default, isotropic = (
+        NormalPredictions.of(y, *part.predict(X)) for part in (model, model.members[0])
+    )
     return {
         "stacked": stacked,
         "best": best,
         "chosen": singles[0],
-        "default": singles[names.index("sw2 matern52")],
+        "sw2": singles[names.index("sw2 matern52")],
         "gain": stacked - best,
         "spearman": float(spearmanr(ranked, singles).statistic),
         "coverage": mixture.scores()["coverage"],
         "seconds": seconds,
-        "failed": len(kernels) - len(names),
+        "default": default.log_density.mean().item(),
+        "default_coverage": default.scores()["coverage"],
+        "isotropic": isotropic.log_density.mean().item(),
     }
 
 
@@ -219,7 +236,9 @@ def run(options: Options) -> list[Row]:
         "never_below": sum(gain >= -0.02 for gain in gains),
         "least_gain": min(gains),
         "above_best": sum(gain > 0 for gain in gains),
-        "above_default": sum(number(r, "stacked") > number(r, "default") for r in rows),
+        "above_sw2": sum(number(r, "stacked") > number(r, "sw2") for r in rows),
+        "not_below_isotropic": sum(number(r, "default") >= number(r, "isotropic") for r in rows),
+        "least_coverage": min(number(r, "default_coverage") for r in rows),
         "spearman": sum(number(row, "spearman") for row in rows) / len(rows),
     }
     return [*rows, summary]

@@ -44,10 +44,7 @@ SUMS = ("lift", "upper", "stretch")
 TARGETS = (
     limit("R^2 of 64 velocities from 200 airfoils", ">= 0.955", "r2", model="CurveGP"),
     limit("velocities: coverage of values", "0.92 to 0.98", "coverage", model="CurveGP"),
-    *(
-        limit(f"velocities: coverage of the {name} sum", "0.92 to 0.98", name, model="CurveGP")
-        for name in SUMS
-    ),
+    limit("velocities: coverage of the lift sum", "0.92 to 0.98", "lift", model="CurveGP"),
     limit("velocities: seconds over those of independent outputs", "<= 3", "cost", model="CurveGP"),
 )
 # Means, N x M, and covariances, N x M x M, of curves.

@@ -1,9 +1,10 @@
-r"""How well are the energies of molecules predicted from the pairs of their atoms?
+r"""How well are properties of molecules predicted, from pairs of atoms or as sums over atoms?
 
-The targets are the atomisation energies at 0 K of QM9 in kcal/mol. The last 10,000 molecules of a fixed
-permutation of all 130,831 are held out, and the first ones of it are for training. Every model has a
-line in the numbers of H, C, N, O and F atoms, which is fitted to the training molecules, and a Gaussian
-process of its residuals, with the profile Matern 5/2.
+Molecules of QM9: the last 10,000 of a fixed permutation of all 130,831 are held out, and the first ones
+of it are for training. ``energy`` is the atomisation energy at 0 K in kcal/mol.
+
+**Pairs.** Every model has a line in the numbers of H, C, N, O and F atoms, which is fitted to the
+training molecules, and a Gaussian process of its residuals, with the profile Matern 5/2.
 
 - ``counts``: the line alone, with the standard deviation of its residuals.
 - ``rigid``: ``RigidSlicedWasserstein`` on atoms, with the nuclear charge :math:`Z` as a mark.
@@ -11,14 +12,18 @@ process of its residuals, with the profile Matern 5/2.
   distance :math:`r`, with the features :math:`3 \log r`, :math:`0.7 \sqrt{Z Z'}` and
   :math:`0.5 |Z - Z'|`.
 
-Models of 1000 and 3000 molecules are exact; those of more, ``pairs, M=...``, are sparse, with ``M``
-inducing molecules. Pairs are made for some thousand molecules at a time, so that memory does not grow
-with the number of molecules.
+**Sums.** Atoms are described by ``surroundings``, with the defaults, and have elements as kinds;
+``SparseAggregateGP`` learns a function of each element, by ``features`` in place of atoms. No line is
+fitted before. The other properties, from 8000 molecules, are a sum or a mean, whichever has the higher
+leave-one-out density: polarisability ``alpha`` (bohr^3), spatial extent ``r2`` (bohr^2) and ``gap``
+(kcal/mol). Molecules are read a piece at a time. Published mean absolute errors of the energy by kernel
+methods are about 1.5 (bag of bonds) and .58 (HDAD) kcal/mol (Faber et al. 2017, about 118,000 molecules;
+not checked against the paper here). Their split is another, and their hyperparameters were chosen on a
+validation set.
 
 Columns: ``mae`` is the mean absolute error on the molecules held out, ``coverage`` that of 95% intervals
-and ``nlpd`` the mean negative log density of the energies. ``seconds`` is the time from atoms to
-predictions for all molecules held out. The first rows are the times to load all molecules, and to make
-and embed all pairs; ``peak_mib`` is the memory that this takes.
+and ``nlpd`` the mean negative log density. ``seconds`` is the time from atoms to predictions for all
+molecules held out, on two threads, and ``peak_mib`` the memory that this takes beyond the atoms.
 
     python -m benchmarks.prediction.molecules [--quick]
 """
@@ -26,7 +31,7 @@ and embed all pairs; ``peak_mib`` is the memory that this takes.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -60,17 +65,10 @@ PENALTY = 1e-3  # of the line's squared coefficients
 PIECE = 2048  # molecules whose pairs are in memory at a time
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """Numbers of molecules to train on, by exact and by sparse models, and to hold out."""
-
-    exact: tuple[int, ...] = (1000, 3000)
-    sparse: tuple[int, ...] = (10_000, 40_000, 120_831)
-    inducing: tuple[int, ...] = (1000, 4000)
-    held_out: int = 10_000
-
-
-QUICK = Sizes((30, 60), (90,), (40,), 40)
+HELD_OUT = 10_000
+# Training molecules of exact models, and those of sums with their features for each element.
+EXACT, SUMS = (1000, 3000), ((8000, 1000), (120_831, 2000))
+PROPERTIES = {"alpha": 1.0, "r2": 1.0, "gap": HARTREE}
 
 
 @dataclass(frozen=True)
@@ -179,77 +177,128 @@ def exact(split: Split, distance: Distance, prepare: Prepare) -> Predictions:
     return predicted(split, make, prepare)
 
 
-def sparse(split: Split, num_inducing: int) -> Predictions:
-    """Predict by a sparse Gaussian process on pairs."""
-
-    def make(atoms: gd.PointClouds, residuals: Tensor) -> gd.SparseDistributionGP:
-        data, kernel = MoleculePieces(atoms, residuals, pairs), kernel_of(sliced())
-        return gd.SparseDistributionGP(data, covar_module=kernel, num_inducing=num_inducing)
-
-    return predicted(split, make, pairs)
+def accuracy(truth: Floats, mean: Floats, std: Floats) -> Row:
+    """Return the error, the coverage and the density of predictions."""
+    found = score_of(truth, mean, std)
+    mae = float(np.abs(mean - truth).mean())
+    return {"mae": mae, "coverage": found["coverage"], "nlpd": found["nlpd"]}
 
 
-def methods(sizes: Sizes, quick: bool) -> Iterator[tuple[str, int, Callable[[Split], Predictions]]]:
-    """Yield the name, the number of training molecules and the predictions of each model."""
-    rigid = gd.RigidSlicedWasserstein(4, marks=1, num_slices=25 if quick else None)
-    for size in sizes.exact:
-        yield "counts", size, counts
-        yield "rigid", size, partial(exact, distance=rigid, prepare=lambda atoms: atoms)
-        yield "pairs", size, partial(exact, distance=sliced(), prepare=pairs)
-    for size in sizes.sparse:
-        yield "counts", size, counts
-        for inducing in sizes.inducing:
-            yield f"pairs, M={inducing}", size, partial(sparse, num_inducing=inducing)
+def summed(data: MoleculePieces, aggregate: Any, features: int) -> gd.SparseAggregateGP:
+    """Fit a model of targets."""
+    model = gd.SparseAggregateGP(data, aggregate=aggregate, num_features=features)
+    return gd.fit(model, restarts=0)
 
 
-def embed_all(clouds: gd.PointClouds) -> None:
-    """Make and embed all pairs, and keep none."""
-    distance = sliced()
-    for start in range(0, len(clouds), PIECE):
-        distance.embed(pairs(clouds[start : start + PIECE]).pack())
+def in_pieces(model: gd.SparseAggregateGP, atoms: gd.PointClouds) -> Predictions:
+    """Predict molecules, a piece at a time."""
+    pieces = torch.arange(len(atoms)).split(PIECE)
+    found = [
+        model.predict(gd.measures.surroundings(atoms[part]), progress=False) for part in pieces
+    ]
+    mean, std = zip(*found, strict=True)
+    return torch.cat(mean).numpy(), torch.cat(std).numpy()
 
 
-_MOST = {"name": "pairs, M=4000, 120831"}
-_TASK = "QM9, 120,831 molecules, M = 4000"
+def preferred(data: MoleculePieces, features: int) -> tuple[str, gd.SparseAggregateGP]:
+    """Fit sums and means, and return what has the higher leave-one-out density, and its model."""
+    densities, models = {}, {}
+    for aggregate in ("sum", "mean"):
+        model = models[aggregate] = summed(data, aggregate, features)
+        mean, std = model.leave_one_out(progress=False)
+        targets = torch.cat([data.piece(i)[1] for i in range(data.num_pieces)])
+        densities[aggregate] = float(torch.distributions.Normal(mean, std).log_prob(targets).mean())
+    best = max(densities, key=densities.__getitem__)
+    return best, models[best]
+
+
+def targets_of(molecules: Molecules, name: str) -> Tensor:
+    """Return a property of all molecules."""
+    if name == "energy":
+        return torch.from_numpy(atomisation(molecules))
+    return torch.from_numpy(PROPERTIES[name] * molecules.properties[name])
+
+
+_MOST, _FEW = "energy, 120831", "energy, 8000"
 
 
 def minutes(rows: Rows) -> tuple[str, bool]:
-    """Return the time from the files of molecules to predictions."""
-    seconds = sum(number(find(rows, name=name), "seconds") for name in ("load", _MOST["name"]))
-    return f"{seconds / 60:.1f} min", seconds <= 720
+    """Return the time from atoms to predictions for all molecules."""
+    seconds = number(find(rows, name=_MOST), "seconds")
+    return f"{seconds / 60:.1f} min", seconds <= 1200
 
 
 TARGETS = (
-    limit(f"{_TASK}: mean error, kcal/mol", "<= 4.5", "mae", asked=False, **_MOST),
-    limit(f"{_TASK}: coverage of 95% intervals", "0.92 to 0.98", "coverage", asked=False, **_MOST),
-    Target(f"{_TASK}: time from files to predictions", "<= 12 min", minutes),
+    limit("QM9, 120,831 molecules: mean error, kcal/mol", "<= 0.7", "mae", name=_MOST, asked=True),
+    limit("QM9, 120,831 molecules: coverage", "0.92 to 0.98", "coverage", name=_MOST),
+    Target("QM9, 120,831 molecules: atoms to predictions", "<= 20 min", minutes),
+    limit("QM9, 8,000 molecules: mean error, kcal/mol", "<= 1.5", "mae", name=_FEW),
 )
 
 
-def run(options: Options) -> list[Row]:
-    """Return one row per model and number of training molecules, after those of data and pairs."""
-    sizes = QUICK if options.quick else Sizes()
-    start = time.perf_counter()
-    molecules = load_molecules(150 if options.quick else None)
-    loaded = time.perf_counter()
-    embed_all(molecules.clouds)
-    embedded = time.perf_counter()
-    peak = peak_memory(partial(embed_all, molecules.clouds))
-    rows: list[Row] = [
-        {"name": "load", "seconds": loaded - start},
-        {"name": "make and embed pairs", "seconds": embedded - loaded, "peak_mib": peak},
-    ]
-    for name, size, predict in progress(list(methods(sizes, options.quick)), "molecules"):
-        split = split_of(molecules, size, sizes.held_out)
+def sums(molecules: Molecules, held_out: int, sizes: Sequence[tuple[int, int]]) -> list[Row]:
+    """Return one row for each property and number of training molecules."""
+    atoms = molecules.atoms
+    order = torch.from_numpy(np.random.default_rng(SEED).permutation(len(molecules)))
+    test = order[-held_out:]
+    cases = [("energy", *size) for size in sizes]
+    cases += [(name, *sizes[0]) for name in PROPERTIES]
+    rows: list[Row] = []
+    for name, size, features in progress(cases, "sums"):
+        targets = targets_of(molecules, name)
+        data = MoleculePieces(atoms[order[:size]], targets[order[:size]], gd.measures.surroundings)
+        found: dict[str, Any] = {}
+
+        def learned(
+            data: MoleculePieces = data,
+            name: str = name,
+            features: int = features,
+            found: dict[str, Any] = found,
+        ) -> None:
+            if name == "energy":
+                aggregate, model = "sum", summed(data, "sum", features)
+            else:
+                aggregate, model = preferred(data, features)
+            found |= {"aggregate": aggregate, "predictions": in_pieces(model, atoms[test])}
+
         start = time.perf_counter()
-        mean, std = predict(split)
+        peak = peak_memory(learned)
         seconds = time.perf_counter() - start
-        targets = split.energies[split.test]
-        found = score_of(targets, mean, std)
-        row: Row = {"name": f"{name}, {size}", "mae": float(np.abs(mean - targets).mean())}
-        row |= {key: found[key] for key in ("coverage", "nlpd")}
-        rows.append(row | {"seconds": seconds})
+        mean, std = found["predictions"]
+        row: Row = {
+            "name": f"{name}, {size}",
+            "aggregate": found["aggregate"],
+            "features": features,
+        }
+        row |= accuracy(targets[test].numpy(), mean, std)
+        rows.append(row | {"seconds": seconds, "peak_mib": peak})
     return rows
+
+
+def run(options: Options) -> list[Row]:
+    """Return one row per model and number of training molecules, then those of sums."""
+    molecules = load_molecules(400 if options.quick else None)
+    held_out = 40 if options.quick else HELD_OUT
+    sizes = ((100, 20),) if options.quick else SUMS
+    rigid = gd.RigidSlicedWasserstein(4, marks=1, num_slices=25 if options.quick else None)
+    methods: dict[str, Callable[[Split], Predictions]] = {
+        "counts": counts,
+        "rigid": partial(exact, distance=rigid, prepare=lambda atoms: atoms),
+        "pairs": partial(exact, distance=sliced(), prepare=pairs),
+    }
+    rows: list[Row] = []
+    for size in (30,) if options.quick else EXACT:
+        split = split_of(molecules, size, held_out)
+        for name, predict in progress(methods.items(), f"{size} molecules"):
+            start = time.perf_counter()
+            mean, std = predict(split)
+            seconds = time.perf_counter() - start
+            row: Row = {
+                "name": f"{name}, {size}",
+                **accuracy(split.energies[split.test], mean, std),
+            }
+            rows.append(row | {"seconds": seconds})
+    return rows + sums(molecules, held_out, sizes)
 
 
 if __name__ == "__main__":

@@ -47,14 +47,6 @@ class Sizes:
         }
 
 
-def gaussian_clouds(*batch_shape: int, atoms: int, seed: int) -> PointClouds:
-    """Return Gaussian clouds of several means and spreads in the plane."""
-    draws = Draws(seed)
-    spread = 0.2 + draws.normal(*batch_shape, 1, 1).abs()
-    points = spread * draws.normal(*batch_shape, atoms, 2)
-    return PointClouds(points + draws.normal(*batch_shape, 1, 2))
-
-
 def uncached(distance: Distance, work: Work) -> Side:
     """Return a side that computes everything again in each round."""
 

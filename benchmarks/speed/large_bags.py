@@ -1,13 +1,11 @@
-"""What do bags of a million atoms beside small ones cost, and the features of thousands of bags?
+"""What do bags of a million atoms beside small ones cost?
 
-- ``one large bag``: 30 bags in the plane, of which one has 10^6 atoms and the others 50 to 500. The
-  model is ``DistributionGP(clouds, targets)`` with default options, fitted with ``restarts=0``; it
-  predicts the training bags.
-- ``features``: ``EmbeddingTransformer().fit_transform`` of 30,000 bags of 40 atoms with 100 slices and
-  100 quantiles, in double and in single precision.
+Of 30 bags in the plane, one has 10^6 atoms and the others 50 to 500. The model is
+``DistributionGP(clouds, targets)`` with default options, fitted with ``restarts=0``; it predicts the
+training bags.
 
 Each row is one step in a process of its own, which prepares what comes before it: its seconds, its peak
-memory beyond that, and this memory over that of the arrays that it reads (``data_mib``) or returns.
+memory beyond that, and this memory over that of the bags (``data_mib``).
 
     python -m benchmarks.speed.large_bags [--quick]
 """
@@ -21,7 +19,7 @@ from collections.abc import Callable
 import numpy as np
 
 from benchmarks.harness import Options, Row, main, peak_memory
-from gp_distributions import DistributionGP, EmbeddingTransformer, PointClouds, fit
+from gp_distributions import DistributionGP, PointClouds, fit
 
 Bags = list[np.ndarray]
 
@@ -50,12 +48,6 @@ def measured(work: Callable[[], object]) -> tuple[float, float | None]:
 
 def step(name: str, size: int) -> tuple[float, float | None, float]:
     """Measure one step; return its seconds, its peak memory, and the size of its arrays in MiB."""
-    if name.startswith("features"):
-        many = np.random.default_rng(0).normal(size=(size, 40, 2))
-        dtype = np.float32 if name.endswith("single") else np.float64
-        transformer = EmbeddingTransformer(dtype=dtype)
-        features = size * 10_002 * dtype().nbytes / 2**20
-        return *measured(lambda: transformer.fit_transform(many)), features
     bags = one_large(size)
     data = sum(bag.nbytes for bag in bags) / 2**20
     if name == "clouds":
@@ -69,22 +61,18 @@ def step(name: str, size: int) -> tuple[float, float | None, float]:
 
 def run(options: Options) -> list[Row]:
     """Return one row for each step."""
-    large, many = (2_000, 30) if options.quick else (10**6, 30_000)
-    steps = {
-        f"one large bag: {name}": (name, large) for name in ("clouds", "model and fit", "predict")
-    } | {f"features, {name}": (f"features {name}", many) for name in ("double", "single")}
+    large = 2_000 if options.quick else 10**6
     rows: list[Row] = []
     context = multiprocessing.get_context("spawn")  # peaks of one step do not hide those of another
-    for label, arguments in steps.items():
+    for name in ("clouds", "model and fit", "predict"):
         if options.quick:
-            seconds, peak, data = step(*arguments)
+            seconds, peak, data = step(name, large)
         else:
             with context.Pool(1) as pool:
-                seconds, peak, data = pool.apply(step, arguments)
+                seconds, peak, data = pool.apply(step, (name, large))
+        row: Row = {"name": f"one large bag: {name}", "seconds": seconds, "peak_mib": peak}
         times = None if peak is None else peak / data
-        rows.append(
-            {"name": label, "seconds": seconds, "peak_mib": peak, "data_mib": data, "times": times}
-        )
+        rows.append(row | {"data_mib": data, "times": times})
     return rows
 
 

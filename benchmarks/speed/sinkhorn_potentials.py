@@ -1,4 +1,4 @@
-"""How fast and how accurate are entropic potentials, compared with POT, OTT and GeomLoss?
+"""How fast are entropic potentials, compared with POT and OTT, and learned references?
 
 The work: potentials on a reference of 20 atoms for 100 clouds of 30 points, from the Gaussian toy
 of Bachoc et al. (means in [-0.3, 0.3]^2, standard deviations 0.01 to 0.02; reference N(0, 0.1 I)),
@@ -9,14 +9,17 @@ for epsilon from 1e-1 to 1e-6. A second task has references of 300 and 1000 atom
 - ours: ``transport_potentials``, all clouds at once;
 - POT: ``ot.sinkhorn(method="sinkhorn_log")`` in a loop over clouds, with at most 20000 iterations
   each; where it is slow, it runs on the first clouds only, and the time is scaled up;
-- OTT: ``Sinkhorn`` under ``vmap`` and ``jit``, compiled beforehand, with at most 20000 iterations;
-- GeomLoss: its epsilon-scaling loop, which stops by its schedule (``scaling=0.99``) and not by an
-  error.
+- OTT: ``Sinkhorn`` under ``vmap`` and ``jit``, compiled beforehand, with at most 20000 iterations.
 
 The ``error`` columns are the L1 distance between the marginal of the plan on the reference and its
 weights, the largest over clouds, computed in the same way for all sides from the potentials on the
 reference. ``agree`` is the largest difference between their centred potentials and ours. Sides that
 are not installed are skipped.
+
+``fit_reference(model, steps=50, guard=None)`` after ``fit`` is timed for 200 clouds of 100 points of the
+same toy and a reference of 20 atoms, with the default epsilon (0.05 times the mean squared distance
+between its atoms) or another. ``seconds`` are medians over repeats, ``steps`` are those of L-BFGS, and
+``mll_start`` and ``mll_end`` are log marginal likelihoods per cloud.
 
     python -m benchmarks.speed.sinkhorn_potentials [--quick] [--repeats 3]
 """
@@ -24,6 +27,8 @@ are not installed are skipped.
 from __future__ import annotations
 
 import importlib
+import statistics
+import time
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -35,6 +40,7 @@ import ot
 import torch
 from torch import Tensor
 
+import gp_distributions as gd
 from benchmarks.harness import Options, Row, compare, interleave, main
 from benchmarks.judging import limit
 from benchmarks.speed import clouds
@@ -46,15 +52,27 @@ MAX_ITERATIONS = 20_000
 Problem = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
-TARGETS = tuple(
+TARGETS = (
+    *(
+        limit(
+            f"potentials, 100 clouds x 30 points, m = 20, epsilon 1e-3: {peer}, over ours",
+            target,
+            "ratio",
+            name=f"{name} / ours, 20 atoms, epsilon 0.001",
+            asked=name == "OTT",
+        )
+        for name, peer, target in (
+            ("POT", "POT's loop", ">= 100"),
+            ("OTT", "OTT's `vmap`", ">= 15"),
+        )
+    ),
     limit(
-        f"potentials, 100 clouds x 30 points, m = 20, epsilon 1e-3: {peer}, over ours",
-        target,
-        "ratio",
-        name=f"{name} / ours, 20 atoms, epsilon 0.001",
-        asked=name == "OTT",
-    )
-    for name, peer, target in (("POT", "POT's loop", ">= 100"), ("OTT", "OTT's `vmap`", ">= 15"))
+        "`fit_reference`, T = 200, n = 100, m = 20, 50 steps, no guard, default epsilon",
+        "<= 10 s",
+        "seconds",
+        name="fit_reference, T=200 n=100 m=20, 50 steps, default epsilon",
+        asked=True,
+    ),
 )
 
 
@@ -116,23 +134,6 @@ def make_ott(problem: Problem, epsilon: float) -> Callable[[], Tensor]:
     return work
 
 
-def make_geomloss(problem: Problem, epsilon: float) -> Callable[[], Tensor]:
-    """The epsilon-scaling loop of GeomLoss, whose cost is half of ours."""
-    geomloss = importlib.import_module("geomloss")
-    points, weights, support, masses = problem
-    loss = geomloss.SamplesLoss(
-        "sinkhorn",
-        p=2,
-        blur=(epsilon / 2) ** 0.5,
-        scaling=0.99,
-        debias=False,
-        potentials=True,
-        backend="tensorized",
-    )
-    u, b = support.expand(len(points), -1, -1), masses.expand(len(points), -1)
-    return lambda: 2 * loss(weights, points, b.contiguous(), u.contiguous())[1]
-
-
 def marginal_error(problem: Problem, potentials: Tensor, epsilon: float) -> float:
     """Largest L1 error of the marginal on the reference."""
     points, weights, support, masses = problem
@@ -141,18 +142,6 @@ def marginal_error(problem: Problem, potentials: Tensor, epsilon: float) -> floa
     conditional = conditional_plan(points[:count], support, masses, scalar, potentials)
     marginal = (weights[:count].unsqueeze(-2) @ conditional).squeeze(-2)
     return float((marginal - masses).abs().sum(-1).max())
-
-
-def run(options: Options) -> list[Row]:
-    """Return one row per epsilon and peer."""
-    repeats = min(options.repeats, 3)
-    if options.quick:
-        tasks = [(toy(5, 30, 20), epsilon) for epsilon in (1e-1, 1e-2)]
-    else:
-        tasks = [(toy(100, 30, 20), 10.0**power) for power in range(-1, -7, -1)]
-        for size in (300, 1000):
-            tasks += [(toy(5, 100, size), epsilon) for epsilon in (1e-1, 1e-2, 1e-3)]
-    return [row for task in tasks for row in beside_peers(*task, repeats)]
 
 
 def beside_peers(problem: Problem, epsilon: float, repeats: int) -> list[Row]:
@@ -167,8 +156,6 @@ def beside_peers(problem: Problem, epsilon: float, repeats: int) -> list[Row]:
     }
     if find_spec("ott") and epsilon >= 1e-4:
         works["OTT"] = make_ott(problem, epsilon)
-    if find_spec("geomloss"):
-        works["GeomLoss"] = make_geomloss(problem, epsilon)
     found = {name: work() for name, work in works.items()}
     centred = {name: g - (g @ problem[3]).unsqueeze(-1) for name, g in found.items()}
     errors = {name: marginal_error(problem, g, epsilon) for name, g in found.items()}
@@ -187,6 +174,47 @@ def beside_peers(problem: Problem, epsilon: float, repeats: int) -> list[Row]:
         for name in works
         if name != "ours"
     ]
+
+
+def learning(options: Options) -> list[Row]:
+    """Time learning of a reference, one row per epsilon."""
+    (count, atoms, size), steps = ((20, 20, 5), 5) if options.quick else ((200, 100, 20), 50)
+    X, targets, support = clouds.toy(count, atoms, size)
+    rows: list[Row] = []
+    for epsilon in (None, 0.05, 0.01):
+        seconds = []
+        for _ in range(min(options.repeats, 3)):
+            kernel = gd.SinkhornKernel(
+                gd.ReferenceMeasure(support), profile="gaussian", epsilon=epsilon
+            )
+            model = gd.fit(gd.DistributionGP(X, targets, kernel))
+            start = time.perf_counter()
+            result = gd.fit_reference(model, steps=steps, guard=None, progress=False)
+            seconds.append(time.perf_counter() - start)
+        what = "default epsilon" if epsilon is None else f"epsilon {epsilon:g}"
+        rows.append(
+            {
+                "name": f"fit_reference, T={count} n={atoms} m={size}, {steps} steps, {what}",
+                "epsilon": kernel.distance.get_buffer("epsilon").item(),
+                "seconds": statistics.median(seconds),
+                "steps": len(result.mll) - 1,
+                "mll_start": result.mll[0],
+                "mll_end": result.mll[-1],
+            }
+        )
+    return rows
+
+
+def run(options: Options) -> list[Row]:
+    """Return one row per epsilon and peer, and those of learned references."""
+    if options.quick:
+        tasks = [(toy(5, 30, 20), epsilon) for epsilon in (1e-1, 1e-2)]
+    else:
+        tasks = [(toy(100, 30, 20), 10.0**power) for power in range(-1, -7, -1)]
+        for size in (300, 1000):
+            tasks += [(toy(5, 100, size), epsilon) for epsilon in (1e-1, 1e-2, 1e-3)]
+    rows = [row for task in tasks for row in beside_peers(*task, min(options.repeats, 3))]
+    return rows + learning(options)
 
 
 if __name__ == "__main__":

@@ -16,11 +16,10 @@ from sklearn.model_selection import StratifiedKFold
 from benchmarks import everything, harness, judging, report
 from benchmarks.league.tables import search
 from benchmarks.papers import machines, support_measure_machines
-from benchmarks.papers.grids import PRINTED
 from benchmarks.prediction import distance_comparison
 from benchmarks.scripts import is_long, scripts
 from benchmarks.search import recipe_search, searches
-from benchmarks.speed import fit_speed, long_runs
+from benchmarks.speed import fit_speed
 from gp_distributions.bayesopt import DesignSearch
 from gp_distributions.fitting import ascent, lbfgs
 
@@ -56,9 +55,7 @@ FEW_STEPS = {"maxiter": 2, "n_burnin": 10}
 SMALLER: dict[str, dict[str, Any]] = {
     "blades": {"search": lambda made, *given: search(made.set_params(max_iter=5), *given)},
     "distance_comparison": {"DISTANCES": dict(list(distance_comparison.DISTANCES.items())[::4])},
-    "long_runs": {"fitted": lambda count, seed, whole=long_runs.fitted: whole(8, seed)},
     "large_sparse": {"new_processes": lambda quick: ThreadPoolExecutor(1)},
-    "mode_counting_grids": {"PRINTED": dict(list(PRINTED.items())[:1])},
     "recipe_search": {
         "FUNCTIONS": dict(list(recipe_search.FUNCTIONS.items())[:1]),
         "fit_gpytorch_mll": lambda mll: mll.eval(),
@@ -76,9 +73,8 @@ SMALLER: dict[str, dict[str, Any]] = {
 }
 NEEDED = {
     "molecules": "qm9pack",
-    "sums_over_atoms": "qm9pack",
     "large_sparse": "pyarrow",
-    "cells": "geomstats",
+    "unknown_pose": "geomstats",
 }
 
 
@@ -210,13 +206,13 @@ def line_of(text: str, start: str) -> list[str]:
 
 def test_report_says_what_is_met_what_is_not_and_what_was_not_run(tmp_path: Path) -> None:
     fit = {"name": "fit / fit on precomputed distances, T=500 n=50 d=2", "ratio": 0.5}
-    toy = {"name": "toy d=4 normal: learned", "evs": 0.9969, "coverage": 0.95}
+    learned = {"name": "airfoils: learned", "r2": 0.8596}
     uniform = {"name": "uniform / fastest primitives", "ratio": 1.504}
     folder = tmp_path / "results"
     recorded(folder, "fit_speed", [fit])
-    recorded(folder, "mmd_gram", [fit], quick=True)
-    recorded(folder, "reference_learning", [toy])
-    recorded(folder, "sliced_wasserstein_gram", [uniform])
+    recorded(folder, "sinkhorn_potentials", [fit], quick=True)
+    recorded(folder, "sinkhorn_toy", [learned])
+    recorded(folder, "gram_matrices", [uniform])
     report.write(folder)
     everywhere = (tmp_path / "RESULTS.md").read_text()
     speed, papers = ((folder / f"{name}.md").read_text() for name in ("speed", "papers"))
@@ -224,21 +220,22 @@ def test_report_says_what_is_met_what_is_not_and_what_was_not_run(tmp_path: Path
     assert "targets, 1 are met, 2 are missed and " in everywhere
     command = "`python -m benchmarks.speed.fit_speed`"
     assert line_of(speed, "marginal-likelihood fit")[1:5] == ["0.5", "≤ 0.6", "yes", command]
-    assert line_of(papers, "Sinkhorn toy, d = 4")[1:4] == ["0.9969", "≥ 0.997", "NO"]
-    assert line_of(papers, "Sinkhorn toy, d = 4")[-1] == "Unknown."
-    gram = scripts()["sliced_wasserstein_gram"].TARGETS[0]
+    assert line_of(papers, "airfoils, learned reference")[1:4] == ["0.8596", "≥ 0.86", "NO"]
+    assert line_of(papers, "airfoils, learned reference")[-1] == "Unknown."
+    gram = scripts()["gram_matrices"].TARGETS[0]
     assert line_of(speed, gram.text)[1:4] == ["1.504", "≤ 1.5", "NO"]
     assert line_of(speed, gram.text)[-1] == gram.reason
     assert everywhere.count(gram.reason) == speed.count(gram.reason) == 1
     # A benchmark that was not run, and one that ran without this row.
-    assert line_of(speed, "exact MMD Gram matrix, T = 500")[1:4] == ["not run", "≤ 1", "-"]
-    assert line_of(papers, "Sinkhorn toy, d = 6")[1:4] == ["not run", "≥ 0.95", "-"]
-    (line,) = (line for line in speed.splitlines() if "](mmd_gram.md)" in line)
+    assert line_of(speed, "`fit_reference`, T = 200")[1:4] == ["not run", "≤ 10 s", "-"]
+    assert line_of(papers, "airfoils, learned beside fixed")[1:3] == ["not run", "not below fixed"]
+    (line,) = (line for line in speed.splitlines() if "](sinkhorn_potentials.md)" in line)
     assert " | - | not run | - |" in line
     page = (folder / "fit_speed.md").read_text()
-    assert page.startswith("# Does a marginal-likelihood fit")
+    assert page.startswith("# What do fits of exact models cost")
     assert f"{command}, 60 s, 2026-01-02, version 1." in page
-    assert "Not run: `python -m benchmarks.speed.mmd_gram`." in (folder / "mmd_gram.md").read_text()
+    page = (folder / "sinkhorn_potentials.md").read_text()
+    assert "Not run: `python -m benchmarks.speed.sinkhorn_potentials`." in page
 
 
 @pytest.mark.parametrize("name", sorted({name for name, _ in report.targets()}))

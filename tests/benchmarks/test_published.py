@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.papers import published_images, textures
-from benchmarks.papers.image_protocol import as_clouds
+from benchmarks.data import textures
+from benchmarks.papers import image_embeddings, published_images
+from benchmarks.papers.image_protocol import Counts, as_clouds
 from gp_distributions import MMD, PointClouds, TotalVariation
 
 
@@ -58,7 +59,7 @@ class TestTextures:
 
     def test_parts_of_a_run_are_disjoint(self) -> None:
         numbered = [np.arange(20.0).reshape(10, 1, 2) + 100 * k for k in range(3)]
-        parts, labels = textures.drawn(numbered, (4, 2, 3), np.random.default_rng(0))
+        parts, labels = image_embeddings.drawn(numbered, Counts(4, 2, 3), np.random.default_rng(0))
         assert [len(part) for part in parts] == [12, 6, 9]
         assert len(np.unique(np.concatenate(parts))) == 2 * 27
         for part, label in zip(parts, labels, strict=True):
