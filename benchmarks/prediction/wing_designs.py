@@ -1,6 +1,6 @@
 """Does a model of decoded shapes predict new designs better than a GP on the designs themselves?
 
-Random wings of ten CST weights, between the bounds of ``airfoil_search``, and their ratio of lift to
+Random wings of ten CST weights, between the bounds of ``design_search``, and their ratio of lift to
 drag with its gates: 20 to 160 for training and 500 others for testing, ten draws.
 
 - ``shapes``: the default model of a ``DesignSearch``, whose decoder returns 64 points with normals;
@@ -9,7 +9,8 @@ drag with its gates: 20 to 160 for training and 500 others for testing, ten draw
   a Gaussian kernel with priors.
 
 Columns: the means of R² over draws and, after an underscore, their standard errors. Normals and bounds
-were chosen in ``airfoil_search``; other wings were used while this was written, and these were run once.
+were chosen in searches on other seeds; other wings were used while this was written, and these were run
+once.
 
     python -m benchmarks.prediction.wing_designs [--quick]
 """

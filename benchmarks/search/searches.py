@@ -14,8 +14,8 @@ from gpytorch.kernels import MaternKernel, ScaleKernel
 from torch import Tensor
 
 import gp_distributions as gd
-from benchmarks.harness import progress
-from benchmarks.judging import Judge, Rows, find
+from benchmarks.harness import Row, progress
+from benchmarks.judging import Judge, Rows, find, number
 from benchmarks.search.designs import BOUNDS
 
 ATOMS = 128
@@ -75,11 +75,18 @@ def column(found: list[Outcome], name: str) -> np.ndarray[Any, np.dtype[np.float
     return np.array([outcome[name] for outcome in found], dtype=float)
 
 
-def count_of(column: str, least: int, name: str) -> Judge:
-    """Return a judge of the number of searches that succeeded."""
+def paired(found: list[float], peer: list[float]) -> Row:
+    """Return the mean difference between searches from the same seeds, and its standard error."""
+    gaps = np.array(found) - np.array(peer)
+    return {"difference": gaps.mean(), "se": gaps.std() / max(len(gaps) - 1, 1) ** 0.5}
+
+
+def level(name: str, sign: int, prefix: str = "") -> Judge:
+    """Return a judge of whether a paired difference is not on the wrong side by a standard error."""
 
     def judge(rows: Rows) -> tuple[str, bool]:
-        figure = str(find(rows, name=name)[column])
-        return figure, int(figure.split(" of ")[0]) >= least
+        row = find(rows, name=name)
+        gap, error = (number(row, f"{prefix}{column}") for column in ("difference", "se"))
+        return f"{gap:+.1f} ± {error:.1f}", sign * gap >= -error
 
     return judge
