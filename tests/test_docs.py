@@ -14,7 +14,7 @@ import pytest
 import gp_distributions
 from docs.outputs import PAGES, current, draw, drawn_by
 from docs.reference import PAGES as REFERENCE
-from docs.reference import full_names, markdown, rendered
+from docs.reference import anchors, full_names, markdown, rendered
 from docs.site import mathml
 
 ROOT = Path(__file__).parent.parent
@@ -119,6 +119,19 @@ def test_all_public_names_are_documented_once() -> None:
     counts = Counter(map(id, map(resolved, DOCUMENTED)))
     assert [name for name in DOCUMENTED if counts[id(resolved(name))] != 1] == []
     assert [name for name in public_names() if not counts[id(resolved(name))]] == []
+
+
+@pytest.mark.parametrize("called", ["predict", "predict_proba", "plan", "from_list", "fit"])
+def test_reference_has_the_methods_that_users_call(called: str) -> None:
+    having = [f"{name}.{called}" for name in DOCUMENTED if hasattr(resolved(name), called)]
+    assert having
+    assert [name for name in having if name not in anchors()] == []
+
+
+def test_reference_has_no_internals() -> None:
+    shown = {name.rpartition(".")[2] for name in anchors()}
+    assert {"leave_one_out", "posterior", "members"} <= shown
+    assert not shown & {"embedded_rows", "share_rows", "latent_left_out", "extra_repr"}
 
 
 def test_formulas() -> None:
