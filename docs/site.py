@@ -3,8 +3,9 @@
 MkDocs loads this file as a hook. Mathematics, ``$...$`` and ``$$...$$``, becomes MathML when the site
 is built, so pages need neither scripts nor a network. The name of a documented object, written as code,
 links to it. The tutorials are pages with their outputs; ``<!-- gallery -->`` becomes a picture of each
-with a link. Links are relative to the repository: some of its files outside ``docs`` are pages of the
-site, and links to other files become text.
+with a link, and ``<!-- README: HEADING -->`` the text below a heading of the README. Links are relative
+to the repository: some of its files outside ``docs`` are pages of the site, and links to other files
+become text.
 """
 
 from __future__ import annotations
@@ -60,6 +61,8 @@ FIGURES = {
     "10_patients_cells_and_covariates": 3,
 }
 _LINK = re.compile(r"\[([^\]]*)\]\((?!\w+:|#)([^)#\s]+)(#[^)\s]*)?\)")
+
+_README = re.compile(r"<!-- README: (.*) -->")
 
 
 def documented() -> dict[str, str]:
@@ -196,6 +199,12 @@ def gallery(url: str) -> str:
     return f'<div class="gallery">{"".join(cards)}</div>'
 
 
+def of_readme(heading: str) -> str:
+    """Return the text below a heading of the README, with links as from ``docs``."""
+    text = (ROOT / "README.md").read_text().partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    return _LINK.sub(r"[\1](../\2\3)", text).strip()
+
+
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Add the extension."""
     config.markdown_extensions.append(_READING)
@@ -220,6 +229,7 @@ def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
     _READING.uri = uri = page.file.src_uri
     if uri.startswith("api/"):
         markdown = reference.rendered(ROOT / "docs" / uri)
+    markdown = _README.sub(lambda match: of_readme(match[1]), markdown)
     folder = PurePosixPath(PAGES.get(uri, f"docs/{uri}")).parent
     pages = {path: uri for uri, path in PAGES.items()}
 

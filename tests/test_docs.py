@@ -161,6 +161,17 @@ def test_site_builds(tmp_path: Path) -> None:
         linked = re.findall('<a href="([^"]*)"><img ', pages[page])
         assert sorted(Path(link).name for link in linked) == sorted(notebooks)
         assert all((page.parent / link / "index.html") in pages for link in linked)
+    # A visitor sees at once what the package is for, how to install it, code, and what it prints.
+    home = re.sub(r"<[^>]*>", "", pages[tmp_path / "index.html"].partition("<article")[2])
+    order = (
+        "inputs are probability distributions",
+        "pip install",
+        "fit(DistributionGP(",
+        "truth 1.6",
+    )
+    order += ("Who it is for", "Where it is best", "instead", "What it is not for")
+    places = [home.index(words) for words in order]
+    assert places == sorted(places)
     reference = "".join(text for path, text in pages.items() if "api" in path.parts)
     assert "<math" in reference
     for left in (":math:", ":class:", ":func:", ".. math::", "$"):
