@@ -27,7 +27,6 @@ from markdown.util import AtomicString
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
-from mkdocs.utils import get_relative_url
 
 from docs import reference
 
@@ -184,16 +183,18 @@ def read_notebook(name: str) -> tuple[str, dict[str, bytes]]:
     return "\n\n".join(parts), figures
 
 
-def gallery(url: str) -> str:
-    """Return links from the page at ``url`` to all notebooks, each with its picture and title."""
+def gallery(page: File, files: Files) -> str:
+    """Return links from a page to all notebooks, each with its picture and title."""
+
+    def address(uri: str) -> str:
+        return files.src_uris[uri].url_relative_to(page)
+
     cards = []
     for name in NOTEBOOKS:
         title = read_notebook(name)[0].partition("\n")[0].removeprefix("# ")
-        address = f"tutorials/{name}/"
-        figure = f"tutorials/figures/{name}-{FIGURES.get(name, 1)}.png"
+        figure = address(f"tutorials/figures/{name}-{FIGURES.get(name, 1)}.png")
         cards.append(
-            f'<a href="{get_relative_url(address, url)}">'
-            f'<img src="{get_relative_url(figure, url)}" alt="" loading="lazy">'
+            f'<a href="{address(f"tutorials/{name}.md")}"><img src="{figure}" alt="" loading="lazy">'
             f"<span>{html.escape(title)}</span></a>"
         )
     return f'<div class="gallery">{"".join(cards)}</div>'
@@ -224,7 +225,7 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
+def on_page_markdown(markdown: str, *, page: Page, files: Files, **_: Any) -> str:
     """Rewrite links within the repository as links within the site; add docstrings and the gallery."""
     _READING.uri = uri = page.file.src_uri
     if uri.startswith("api/"):
@@ -248,5 +249,5 @@ def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
 
     marker = "<!-- gallery -->"
     if marker in markdown:
-        markdown = markdown.replace(marker, gallery(page.file.url))
+        markdown = markdown.replace(marker, gallery(page.file, files))
     return _LINK.sub(relink, markdown)

@@ -157,10 +157,10 @@ def test_site_builds(tmp_path: Path) -> None:
         for picture in re.findall('<img [^>]*src="([^"]*)"', text):
             assert (path.parent / picture).exists(), (path.name, picture)
     notebooks = [path.stem for path in (ROOT / "tutorials").glob("*.ipynb")]
-    for page in (tmp_path / "index.html", tmp_path / "tutorials" / "index.html"):
+    for page in (tmp_path / "index.html", tmp_path / "tutorials.html"):
         linked = re.findall('<a href="([^"]*)"><img ', pages[page])
-        assert sorted(Path(link).name for link in linked) == sorted(notebooks)
-        assert all((page.parent / link / "index.html") in pages for link in linked)
+        assert sorted(Path(link).stem for link in linked) == sorted(notebooks)
+        assert all((page.parent / link) in pages for link in linked)
     # A visitor sees at once what the package is for, how to install it, code, and what it prints.
     home = re.sub(r"<[^>]*>", "", pages[tmp_path / "index.html"].partition("<article")[2])
     order = (
@@ -181,6 +181,8 @@ def test_site_builds(tmp_path: Path) -> None:
         assert left not in re.sub(r"<pre>.*?</pre>", "", everything, flags=re.DOTALL)
     fetched = re.findall(r'(?:src|<link [^>]*href)="((?:https?:)?//[^"]*)', everything)
     assert not fetched
+    search = re.findall('<script src="([^"]*iframe-worker[^"]*)"', pages[tmp_path / "index.html"])
+    assert [(tmp_path / script).exists() for script in search] == [True]  # it works from disk, too
 
 
 def parsed(text: str) -> tuple[list[str], list[float]]:
