@@ -4,8 +4,8 @@ MkDocs loads this file as a hook. Mathematics, ``$...$`` and ``$$...$$``, become
 is built, so pages need neither scripts nor a network. The name of a documented object, written as code,
 links to it. The tutorials are pages with their outputs; ``<!-- gallery -->`` becomes a picture of each
 with a link, and ``<!-- README: HEADING -->`` the text below a heading of the README. Links are relative
-to the repository: some of its files outside ``docs`` are pages of the site, and links to other files
-become text.
+to the repository: some of its files outside ``docs`` are pages of the site, as the results of benchmarks
+are, to which their commands are links; links to other files become text.
 """
 
 from __future__ import annotations
@@ -43,6 +43,10 @@ PAGES = (
         for path in ROOT.glob("tutorials/figures/*.png")
     }
     | {
+        f"results/{path.name}": f"benchmarks/results/{path.name}"
+        for path in sorted(ROOT.glob("benchmarks/results/*.md"))
+    }
+    | {
         "benchmarks.md": "benchmarks/README.md",
         "results.md": "benchmarks/RESULTS.md",
         "contributing.md": "CONTRIBUTING.md",
@@ -61,6 +65,7 @@ FIGURES = {
 }
 _LINK = re.compile(r"\[([^\]]*)\]\((?!\w+:|#)([^)#\s]+)(#[^)\s]*)?\)")
 
+_COMMAND = re.compile(r"(?<![\[`])`(python -m benchmarks\.(?:\w+\.)*(\w+)[^`\n]*)`(?!\])")
 _README = re.compile(r"<!-- README: (.*) -->")
 
 
@@ -207,8 +212,12 @@ def of_readme(heading: str) -> str:
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Add the extension."""
+    """Add the extension, and the results of each subject to the navigation."""
     config.markdown_extensions.append(_READING)
+    of_subjects = [uri for uri in PAGES if uri.startswith("results/")]
+    of_subjects = [u for u in of_subjects if not (ROOT / PAGES[u]).with_suffix(".json").exists()]
+    results = next(section["Results"] for section in config.nav or () if "Results" in section)
+    results[1:1] = [{Path(uri).stem.capitalize(): uri} for uri in of_subjects]
     return config
 
 
@@ -247,7 +256,13 @@ def on_page_markdown(markdown: str, *, page: Page, files: Files, **_: Any) -> st
             return match[0]
         return f"[{text}]({os.path.relpath(to, PurePosixPath(uri).parent)}{anchor})"
 
+    def measured(match: re.Match[str]) -> str:
+        to = f"results/{match[2]}.md"
+        if to not in PAGES or to == uri:
+            return match[0]
+        return f"[`{match[1]}`]({os.path.relpath(to, PurePosixPath(uri).parent)})"
+
     marker = "<!-- gallery -->"
     if marker in markdown:
         markdown = markdown.replace(marker, gallery(page.file, files))
-    return _LINK.sub(relink, markdown)
+    return _COMMAND.sub(measured, _LINK.sub(relink, markdown))

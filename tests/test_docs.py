@@ -15,6 +15,7 @@ import gp_distributions
 from docs.outputs import PAGES, current, draw, drawn_by
 from docs.reference import PAGES as REFERENCE
 from docs.reference import anchors, full_names, markdown, rendered
+from docs.site import PAGES as SITE_PAGES
 from docs.site import mathml
 
 ROOT = Path(__file__).parent.parent
@@ -75,6 +76,15 @@ def test_figures_belong_to_a_page() -> None:
 def test_links_exist(path: Path) -> None:
     targets = re.findall(r"\]\((?!\w+:)([^)#\s]+)", path.read_text())
     assert not [target for target in targets if not (path.parent / target).exists()]
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=IDS)
+def test_references_lead_to_pages_of_the_site(path: Path) -> None:
+    # Links to code become text.
+    targets = re.findall(r"\]\((?!\w+:)([^)#\s]+\.(?:md|ipynb|png))", path.read_text())
+    elsewhere = {(path.parent / target).resolve().relative_to(ROOT) for target in targets}
+    texts = {Path(file) for file in SITE_PAGES.values()}
+    assert {p for p in elsewhere - texts if p.parts[0] != "docs"} == set()
 
 
 def test_pages_are_listed_on_the_first() -> None:
@@ -161,6 +171,10 @@ def test_site_builds(tmp_path: Path) -> None:
         linked = re.findall('<a href="([^"]*)"><img ', pages[page])
         assert sorted(Path(link).stem for link in linked) == sorted(notebooks)
         assert all((page.parent / link) in pages for link in linked)
+    # The commands that measure figures lead to these.
+    assert re.search(
+        r'<a href="results/\w+\.html"><code>python -m benchmarks\.', pages[tmp_path / "index.html"]
+    )
     # A visitor sees at once what the package is for, how to install it, code, and what it prints.
     home = re.sub(r"<[^>]*>", "", pages[tmp_path / "index.html"].partition("<article")[2])
     order = (
