@@ -87,6 +87,13 @@ def test_references_lead_to_pages_of_the_site(path: Path) -> None:
     assert {p for p in elsewhere - texts if p.parts[0] != "docs"} == set()
 
 
+def test_references_have_links() -> None:
+    papers = (ROOT / "docs" / "cite.md").read_text().partition("## Papers\n\n- ")[2].split("\n- ")
+    unlinked = {paper.split(",")[0] for paper in papers if "](https://" not in paper}
+    # These have neither a DOI nor a number of arXiv.
+    assert unlinked == {"Allain", "Christmann and Steinwart", "Girard", "Hein and Bousquet"}
+
+
 def test_pages_are_listed_on_the_first() -> None:
     first = (ROOT / "docs" / "index.md").read_text()
     pages = (path.relative_to(ROOT / "docs") for path in TEXTS if ROOT / "docs" in path.parents)
@@ -166,6 +173,8 @@ def test_site_builds(tmp_path: Path) -> None:
     for path, text in pages.items():
         for picture in re.findall('<img [^>]*src="([^"]*)"', text):
             assert (path.parent / picture).exists(), (path.name, picture)
+        shown = text.partition("<article")[2].replace('alt="" loading="lazy"', "")  # of the gallery
+        assert 'alt=""' not in shown, path.name
     notebooks = [path.stem for path in (ROOT / "tutorials").glob("*.ipynb")]
     for page in (tmp_path / "index.html", tmp_path / "tutorials.html"):
         linked = re.findall('<a href="([^"]*)"><img ', pages[page])
