@@ -182,7 +182,7 @@ def read_notebook(name: str) -> tuple[str, dict[str, bytes]]:
             if "image/png" in data:
                 figure = f"{name}-{len(figures) + 1}.png"
                 figures[figure] = base64.b64decode("".join(data["image/png"]))
-                parts.append(f"![](figures/{figure})")
+                parts.append(f"![{cell['metadata']['alt']}](figures/{figure})")
             elif printed.strip():
                 parts.append(f"```text\n{printed.rstrip()}\n```")
     return "\n\n".join(parts), figures
