@@ -237,6 +237,8 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, *, page: Page, files: Files, **_: Any) -> str:
     """Rewrite links within the repository as links within the site; add docstrings and the gallery."""
     _READING.uri = uri = page.file.src_uri
+    if uri.startswith(("results", "changelog")):  # searches find guides first
+        page.meta["search"] = {"boost": 0.5}
     if uri.startswith("api/"):
         markdown = reference.rendered(ROOT / "docs" / uri)
     markdown = _README.sub(lambda match: of_readme(match[1]), markdown)
@@ -246,7 +248,7 @@ def on_page_markdown(markdown: str, *, page: Page, files: Files, **_: Any) -> st
     def relink(match: re.Match[str]) -> str:
         text, target, anchor = match[1], match[2], match[3] or ""
         path = os.path.normpath(folder / target)
-        if path.startswith("docs/") and not path.endswith(".py"):
+        if path.startswith("docs/") and not path.endswith((".py", ".mplstyle")):
             to = path.removeprefix("docs/")
         elif path in pages:
             to = pages[path]
