@@ -24,6 +24,7 @@ import matplotlib.pyplot as plt
 from PIL import Image
 
 ROOT = Path(__file__).parent.parent
+STYLE = ROOT / "docs" / "figures.mplstyle"
 # The code of one page needs a package that make test-interop installs; tests/interop runs it. Blocks of
 # the API reference are signatures.
 ELSEWHERE = {ROOT / "docs" / "guides" / "ax.md", *ROOT.glob("docs/api/*.md")}
@@ -82,7 +83,7 @@ def draw(path: Path, digest: str) -> None:
     """Save the current figure."""
     path.parent.mkdir(exist_ok=True)
     marks = {"Software": None, "Code": digest}
-    plt.savefig(path, dpi=100, bbox_inches="tight", metadata=marks, pil_kwargs={"optimize": True})
+    plt.savefig(path, bbox_inches="tight", metadata=marks, pil_kwargs={"optimize": True})
 
 
 def drawn_by(path: Path) -> str:
@@ -94,6 +95,7 @@ def drawn_by(path: Path) -> str:
 def main(names: list[str]) -> None:
     """Run the named pages, by default all, and write their outputs."""
     mpl.use("Agg")
+    plt.style.use(STYLE)
     for page in [Path(name).resolve() for name in names] or PAGES:
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
             page.write_text(current(page, draw))

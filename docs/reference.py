@@ -1,10 +1,10 @@
 """The pages of the API reference, from docstrings.
 
 In a page of ``docs/api``, the comment ``<!-- gp_distributions.NAME -->`` stands for the documentation of
-this object, which is put in its place when the site is built. ``<!-- NAME: inherited -->`` includes the
-members that a class inherits from the package, ``<!-- NAME: without members -->`` no members, and
-``<!-- NAME: a, b -->`` only these. Members without a docstring or with an underscore are left out.
-Roles become links, and mathematics becomes ``$...$`` and ``$$...$$``.
+this object, which is put in its place when the site is built. ``<!-- NAME: a, b -->`` adds the members
+``a`` and ``b`` of a class, its own or inherited ones, in this order: those that users call. One that an
+earlier class has, too, becomes a link. Roles become links, and mathematics becomes ``$...$`` and
+``$$...$$``.
 """
 
 from __future__ import annotations
@@ -51,21 +51,24 @@ def found(name: str) -> Any:
     return described.final_target if described.is_alias else described
 
 
-def members(described: Any, which: str | None) -> list[Any]:
-    """Return the documented members of a class, in the order of the source, inherited ones last."""
-    if not described.is_class or which == "without members":
-        return []
-    own = dict(sorted(described.members.items(), key=lambda pair: pair[1].lineno or 0))
-    everything = own | {
-        name: value.final_target if value.is_alias else value
-        for name, value in described.inherited_members.items()
-        if name not in own
-    }
-    if which is None:
-        everything = own
-    elif which != "inherited":
-        everything = {name: everything[name] for name in which.split(", ")}
-    return [m for name, m in everything.items() if not name.startswith("_") and m.docstring]
+def members(entry: re.Match[str]) -> list[Any]:
+    """Return the members of a class that its comment names."""
+    described = found(entry["name"])
+    everything = described.all_members if entry["members"] else {}
+    named = [everything[name] for name in (entry["members"] or "").split(", ") if name]
+    return [member.final_target if member.is_alias else member for member in named]
+
+
+@functools.cache
+def places() -> dict[str, str]:
+    """Return where each object and member is documented, ``PAGE#NAME``, by where it is defined."""
+    first: dict[str, str] = {}
+    for page in PAGES:
+        for entry in _ENTRY.finditer(page.read_text()):
+            for member in members(entry):
+                place = f"{page.name}#{entry['name']}.{member.name}"
+                first.setdefault(member.canonical_path, place)
+    return first
 
 
 @functools.cache
@@ -75,8 +78,7 @@ def anchors() -> dict[str, str]:
     for page in PAGES:
         for entry in _ENTRY.finditer(page.read_text()):
             pages[entry["name"]] = page.name
-            for member in members(found(entry["name"]), entry["members"]):
-                pages[f"{entry['name']}.{member.name}"] = page.name
+            pages |= {f"{entry['name']}.{member.name}": page.name for member in members(entry)}
     return pages
 
 
@@ -172,12 +174,24 @@ def entry(described: Any, name: str, page: str, inner: Sequence[Any] = (), level
         parts.append(f"```python\n{signature(described)}\n```")
     elif described.annotation is not None:
         parts.append(f"```python\n{described.name}: {described.annotation}\n```")
-    bases = [str(base).split("[")[0] for base in described.bases] if described.is_class else []
-    bases = [link(base, page) for base in bases if not base.startswith("_")]
-    if bases:
-        parts.append(f"Bases: {', '.join(bases)}")
+    bases = {str(b).split("[")[0]: b.canonical_path for b in getattr(described, "bases", ())}
+    shown = [
+        link(base, page)
+        for base, path in bases.items()
+        if base in full_names() or not path.startswith("gp_distributions.")
+    ]
+    if shown:
+        parts.append(f"Bases: {', '.join(shown)}")
     parts += sections(described, page)
-    parts += [entry(member, f"{name}.{member.name}", page, level=level + 1) for member in inner]
+    own, links = [], []
+    for member in inner:
+        whole = f"{name}.{member.name}"
+        where = places()[member.canonical_path].removeprefix(page)
+        if where == f"#{whole}":
+            own.append(entry(member, whole, page, level=level + 1))
+        else:
+            links.append(f'<a id="{whole}"></a>[`{member.name}`]({where})')
+    parts += [f"Inherited: {', '.join(links)}.", *own] if links else own
     return re.sub(r"\n{3,}", "\n\n", "\n\n".join(part.strip("\n") for part in parts))
 
 
@@ -185,8 +199,7 @@ def rendered(page: Path) -> str:
     """Return a page with the documentation of its objects."""
 
     def documentation(comment: re.Match[str]) -> str:
-        described = found(comment["name"])
-        inner = members(described, comment["members"])
-        return f"\n{entry(described, comment['name'], page.name, inner)}\n"
+        name = comment["name"]
+        return f"\n{entry(found(name), name, page.name, members(comment))}\n"
 
     return _ENTRY.sub(documentation, page.read_text())

@@ -3,8 +3,9 @@
 MkDocs loads this file as a hook. Mathematics, ``$...$`` and ``$$...$$``, becomes MathML when the site
 is built, so pages need neither scripts nor a network. The name of a documented object, written as code,
 links to it. The tutorials are pages with their outputs; ``<!-- gallery -->`` becomes a picture of each
-with a link. Links are relative to the repository: some of its files outside ``docs`` are pages of the
-site, and links to other files become text.
+with a link, and ``<!-- README: HEADING -->`` the text below a heading of the README. Links are relative
+to the repository: some of its files outside ``docs`` are pages of the site, as the results of benchmarks
+are, to which their commands are links; links to other files become text.
 """
 
 from __future__ import annotations
@@ -26,7 +27,6 @@ from markdown.util import AtomicString
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
-from mkdocs.utils import get_relative_url
 
 from docs import reference
 
@@ -41,6 +41,10 @@ PAGES = (
     | {
         f"figures/{path.name}": f"tutorials/figures/{path.name}"
         for path in ROOT.glob("tutorials/figures/*.png")
+    }
+    | {
+        f"results/{path.name}": f"benchmarks/results/{path.name}"
+        for path in sorted(ROOT.glob("benchmarks/results/*.md"))
     }
     | {
         "benchmarks.md": "benchmarks/README.md",
@@ -60,6 +64,9 @@ FIGURES = {
     "10_patients_cells_and_covariates": 3,
 }
 _LINK = re.compile(r"\[([^\]]*)\]\((?!\w+:|#)([^)#\s]+)(#[^)\s]*)?\)")
+
+_COMMAND = re.compile(r"(?<![\[`])`(python -m benchmarks\.(?:\w+\.)*(\w+)[^`\n]*)`(?!\])")
+_README = re.compile(r"<!-- README: (.*) -->")
 
 
 def documented() -> dict[str, str]:
@@ -175,30 +182,42 @@ def read_notebook(name: str) -> tuple[str, dict[str, bytes]]:
             if "image/png" in data:
                 figure = f"{name}-{len(figures) + 1}.png"
                 figures[figure] = base64.b64decode("".join(data["image/png"]))
-                parts.append(f"![](figures/{figure})")
+                parts.append(f"![{cell['metadata']['alt']}](figures/{figure})")
             elif printed.strip():
                 parts.append(f"```text\n{printed.rstrip()}\n```")
     return "\n\n".join(parts), figures
 
 
-def gallery(url: str) -> str:
-    """Return links from the page at ``url`` to all notebooks, each with its picture and title."""
+def gallery(page: File, files: Files) -> str:
+    """Return links from a page to all notebooks, each with its picture and title."""
+
+    def address(uri: str) -> str:
+        return files.src_uris[uri].url_relative_to(page)
+
     cards = []
     for name in NOTEBOOKS:
         title = read_notebook(name)[0].partition("\n")[0].removeprefix("# ")
-        address = f"tutorials/{name}/"
-        figure = f"tutorials/figures/{name}-{FIGURES.get(name, 1)}.png"
+        figure = address(f"tutorials/figures/{name}-{FIGURES.get(name, 1)}.png")
         cards.append(
-            f'<a href="{get_relative_url(address, url)}">'
-            f'<img src="{get_relative_url(figure, url)}" alt="" loading="lazy">'
+            f'<a href="{address(f"tutorials/{name}.md")}"><img src="{figure}" alt="" loading="lazy">'
             f"<span>{html.escape(title)}</span></a>"
         )
     return f'<div class="gallery">{"".join(cards)}</div>'
 
 
+def of_readme(heading: str) -> str:
+    """Return the text below a heading of the README, with links as from ``docs``."""
+    text = (ROOT / "README.md").read_text().partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    return _LINK.sub(r"[\1](../\2\3)", text).strip()
+
+
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Add the extension."""
+    """Add the extension, and the results of each subject to the navigation."""
     config.markdown_extensions.append(_READING)
+    of_subjects = [uri for uri in PAGES if uri.startswith("results/")]
+    of_subjects = [u for u in of_subjects if not (ROOT / PAGES[u]).with_suffix(".json").exists()]
+    results = next(section["Results"] for section in config.nav or () if "Results" in section)
+    results[1:1] = [{Path(uri).stem.capitalize(): uri} for uri in of_subjects]
     return config
 
 
@@ -215,18 +234,21 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
+def on_page_markdown(markdown: str, *, page: Page, files: Files, **_: Any) -> str:
     """Rewrite links within the repository as links within the site; add docstrings and the gallery."""
     _READING.uri = uri = page.file.src_uri
+    if uri.startswith(("results", "changelog")):  # searches find guides first
+        page.meta["search"] = {"boost": 0.5}
     if uri.startswith("api/"):
         markdown = reference.rendered(ROOT / "docs" / uri)
+    markdown = _README.sub(lambda match: of_readme(match[1]), markdown)
     folder = PurePosixPath(PAGES.get(uri, f"docs/{uri}")).parent
     pages = {path: uri for uri, path in PAGES.items()}
 
     def relink(match: re.Match[str]) -> str:
         text, target, anchor = match[1], match[2], match[3] or ""
         path = os.path.normpath(folder / target)
-        if path.startswith("docs/") and not path.endswith(".py"):
+        if path.startswith("docs/") and not path.endswith((".py", ".mplstyle")):
             to = path.removeprefix("docs/")
         elif path in pages:
             to = pages[path]
@@ -236,7 +258,13 @@ def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
             return match[0]
         return f"[{text}]({os.path.relpath(to, PurePosixPath(uri).parent)}{anchor})"
 
+    def measured(match: re.Match[str]) -> str:
+        to = f"results/{match[2]}.md"
+        if to not in PAGES or to == uri:
+            return match[0]
+        return f"[`{match[1]}`]({os.path.relpath(to, PurePosixPath(uri).parent)})"
+
     marker = "<!-- gallery -->"
     if marker in markdown:
-        markdown = markdown.replace(marker, gallery(page.file.url))
-    return _LINK.sub(relink, markdown)
+        markdown = markdown.replace(marker, gallery(page.file, files))
+    return _COMMAND.sub(measured, _LINK.sub(relink, markdown))

@@ -78,6 +78,7 @@ def run(path: Path, *, progress: bool = True) -> None:
             on_cell_executed=lambda **_: bar.update(),
         )
         environment = {key: value for key, value in os.environ.items() if key not in _UNSET}
+        environment["MATPLOTLIBRC"] = str(FOLDER.parent / "docs" / "figures.mplstyle")
         try:
             client.execute(env=environment)
         except (CellExecutionError, DeadKernelError) as error:
@@ -100,7 +101,8 @@ def normalize(notebook: NotebookNode, path: Path) -> None:
     """Remove everything from an executed notebook that does not depend on its code alone."""
     for index, cell in enumerate(notebook.cells):
         cell.id = cell_id(path, index)
-        cell.metadata = NotebookNode()
+        # The alternative text of the figure is written by hand.
+        cell.metadata = NotebookNode({k: v for k, v in cell.metadata.items() if k == "alt"})
         if cell.cell_type == "code":
             cell.outputs = [o for o in cell.outputs if o.get("name") != "stderr"]
             for output in cell.outputs:

@@ -104,8 +104,9 @@ def save_search_figures(airfoils: Airfoils, runs: list[list[int]], folder: Path)
     evaluations = len(runs[0])
     generator = np.random.default_rng(0)
     orders = [generator.permutation(len(targets))[:evaluations] for _ in range(RANDOM)]
+    name = "shapes" if len(runs) > 1 else "shapes (one run)"
     ax = plot_traces(
-        {"shapes": targets[np.array(runs)], "random": targets[np.array(orders)]},
+        {name: targets[np.array(runs)], "random": targets[np.array(orders)]},
         initial=INITIAL,
         optimum=float(targets.max()),
         label="lift-to-drag ratio",
