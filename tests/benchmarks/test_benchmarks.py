@@ -18,7 +18,7 @@ from benchmarks.league.tables import search
 from benchmarks.papers import machines, support_measure_machines
 from benchmarks.prediction import distance_comparison
 from benchmarks.scripts import is_long, scripts
-from benchmarks.search import recipe_search, searches
+from benchmarks.search import recipe_search
 from benchmarks.speed import fit_speed
 from gp_distributions.bayesopt import DesignSearch
 from gp_distributions.fitting import ascent, lbfgs
@@ -54,6 +54,7 @@ def test_results_are_those_of_the_recorded_rows() -> None:
 FEW_STEPS = {"maxiter": 2, "n_burnin": 10}
 SMALLER: dict[str, dict[str, Any]] = {
     "blades": {"search": lambda made, *given: search(made.set_params(max_iter=5), *given)},
+    "design_search": {"DesignSearch": partial(DesignSearch, raw_samples=16)},
     "distance_comparison": {"DISTANCES": dict(list(distance_comparison.DISTANCES.items())[::4])},
     "large_sparse": {"new_processes": lambda quick: ThreadPoolExecutor(1)},
     "recipe_search": {
@@ -94,7 +95,6 @@ def test_quick_run(
     monkeypatch.setattr(harness.gc, "unfreeze", lambda: None)
     monkeypatch.setattr(harness, "peak_memory", lambda work: None)  # another round of all work
     monkeypatch.setattr(machines, "PENALTIES", machines.PENALTIES[::5])
-    monkeypatch.setattr(searches, "DesignSearch", partial(DesignSearch, raw_samples=16))
     for constant, value in SMALLER.get(name, {}).items():
         monkeypatch.setattr(script, constant, value)
     rows = harness.execute(script, harness.parse(script.__doc__, QUICK))
