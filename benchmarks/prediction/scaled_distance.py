@@ -83,14 +83,14 @@ def marker_bags(
 
 def bags(seed: int, quick: bool, dim: int = 12, train: int = TRAIN) -> Task:
     """Draw bags of which 3 markers matter."""
-    train, test, dim = (12, 6, 4) if quick else (train, TEST, dim)
+    train, test, dim = (60, 6, 4) if quick else (train, TEST, dim)
     X, y = marker_bags(seed, train + test, dim, 10 if quick else 100)
     return Task(X, y, slice(train), slice(train, None), kernel_of, dim)
 
 
 def patients(seed: int, quick: bool) -> Task:
     """Draw patients, whose cells, age and arm matter."""
-    train, test, dim = (12, 6, 4) if quick else (150, 150, 12)
+    train, test, dim = (60, 6, 4) if quick else (150, 150, 12)
     sizes = (10, 20) if quick else (200, 3000)
     drawn = random_patients(train + test, dim=dim, sizes=sizes, seed=seed)
     X, y = drawn.inputs, torch.from_numpy(drawn.response)

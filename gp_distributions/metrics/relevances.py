@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gp_distributions.distances.embedded_rows import EmbeddedRows
 from gp_distributions.fitting.starts import noise_of, training_rows
 from gp_distributions.fitting.thinning import thinned
 from gp_distributions.kernels.covariances import covariance
@@ -100,7 +101,7 @@ def relevance(
     training = model.training
     model.eval()  # never training mode, in which other threads would predict from the prior
     try:
-        each = [_entries_of(member, names, repeats, atoms, seed) for member in model.members]
+        each = _entries_of(model.members, names, repeats, atoms, seed)
     finally:
         model.train(training)
     weights = model.weights.tolist()
@@ -108,35 +109,64 @@ def relevance(
 
 
 def _entries_of(
-    model: DistributionGP, names: Names | None, repeats: int, atoms: int, seed: int
-) -> list[RelevanceEntry]:
-    """Return the entries of a model of one kernel."""
+    members: Sequence[DistributionGP], names: Names | None, repeats: int, atoms: int, seed: int
+) -> list[list[RelevanceEntry]]:
+    """Return the entries of each member, models of one kernel that share the representation of rows."""
+    first = members[0]
     with torch.no_grad():
-        rows = drop_copies(training_rows(model).detach())
+        rows = drop_copies(training_rows(first).detach())
         if rows.dim() != 2 or len(rows) < 4:
             raise ValueError(f"Expected at least four objects, got rows {tuple(rows.shape)}.")
         order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))
         folds = order.tensor_split(min(_FOLDS, len(rows) // 2))
-        few = thinned(rows, model.covar_module, atoms, seed=seed)
-        found = _Exchange(model, rows, few, folds)
-        inputs = list(inputs_of(model, names))
-        losses = [found.losses(each, repeats, seed) for each in inputs]
+        few = thinned(rows, first.covar_module, atoms, seed=seed)
+        held = EmbeddedRows(rows), EmbeddedRows(few)
+        exchanges = [_Exchange(member, *held, folds) for member in members]
+        inputs = list(inputs_of(first, names))
+        losses = [_losses(exchanges, few, each, folds, repeats, seed) for each in inputs]
     chosen = order[:_MOST_OBJECTS].sort().values.to(few.device)
-    gradients = found.gradients(few[chosen])
-    steps = [sensitivity_to(each, few, chosen, gradients) for each in inputs]
-    if isinstance(model, ClassificationGP) and model.num_outputs > 2:
-        steps = [(size, math.nan) for size, _ in steps]  # no class is the positive one
-    return [
-        RelevanceEntry(
-            each.block,
-            each.coordinate,
-            loss.mean().item(),
-            loss.std().item() / math.sqrt(len(loss)),
-            *step,
-            each.scale,
-        )
-        for each, loss, step in zip(inputs, losses, steps, strict=True)
-    ]
+    moving = EmbeddedRows(few[chosen].requires_grad_())
+    found: list[list[RelevanceEntry]] = []
+    for number, exchange in enumerate(exchanges):
+        gradients = exchange.gradients(moving)
+        steps = [sensitivity_to(each, few, chosen, gradients) for each in inputs]
+        if isinstance(first, ClassificationGP) and first.num_outputs > 2:
+            steps = [(size, math.nan) for size, _ in steps]  # no class is the positive one
+        entries = [
+            RelevanceEntry(
+                each.block,
+                each.coordinate,
+                loss[number].mean().item(),
+                loss[number].std().item() / math.sqrt(len(rows)),
+                *step,
+                each.scale,
+            )
+            for each, loss, step in zip(inputs, losses, steps, strict=True)
+        ]
+        found.append(entries)
+    return found
+
+
+def _losses(
+    exchanges: Sequence[_Exchange],
+    rows: Tensor,
+    each: Input,
+    folds: Sequence[Tensor],
+    repeats: int,
+    seed: int,
+) -> Tensor:
+    """Return the loss in log density of each target, averaged over random exchanges, ``K x N``."""
+    generator = torch.Generator().manual_seed(seed)
+    total = torch.zeros(len(exchanges), len(rows), dtype=rows.dtype, device=rows.device)
+    for _ in range(repeats):
+        giver = torch.empty(len(rows), dtype=torch.long)
+        for fold in folds:  # a random cycle: no object keeps its own input
+            order = fold[torch.randperm(len(fold), generator=generator)]
+            giver[order] = order.roll(1)
+        exchanged = EmbeddedRows(_exchanged(rows, each, giver.to(rows.device), generator))
+        for sums, exchange in zip(total, exchanges, strict=True):
+            sums += exchange.before - exchange.densities(exchanged)
+    return total / repeats
 
 
 def _averaged(entries: Sequence[RelevanceEntry], weights: Sequence[float]) -> RelevanceEntry:
@@ -154,14 +184,18 @@ class _Exchange:
     """
 
     def __init__(
-        self, model: DistributionGP, train: Tensor, rows: Tensor, folds: Sequence[Tensor]
+        self,
+        model: DistributionGP,
+        train: EmbeddedRows,
+        rows: EmbeddedRows,
+        folds: Sequence[Tensor],
     ) -> None:
-        self.model, self.train, self.rows, self.folds = model, train, rows, folds
-        errors, level = model.train_targets - model.mean_module(train), model.integrates_level
+        self.model, self.train, self.folds = model, train, folds
+        errors, level = model.train_targets - model.mean_module(train.rows), model.integrates_level
         self.noise = noise_of(model, train)
         noisy = covariance(model.covar_module, train) + torch.diag_embed(self.noise)
-        every = torch.arange(len(train))
-        self.kept = [~torch.isin(every, fold).to(train.device) for fold in folds]
+        every = torch.arange(errors.shape[-1])
+        self.kept = [~torch.isin(every, fold).to(errors.device) for fold in folds]
         self.given = [
             Conditioned(cholesky(noisy[..., k, :][..., k]), errors[..., k], level=level)
             for k in self.kept
@@ -169,13 +203,13 @@ class _Exchange:
         self.solved = Conditioned(cholesky(noisy), errors, level=level).mean_cache.unsqueeze(-1)
         self.before = self.densities(rows)
 
-    def densities(self, rows: Tensor) -> Tensor:
+    def densities(self, rows: EmbeddedRows) -> Tensor:
         """Compute the log density of each target, given its row and the data of the other folds."""
         model = self.model
         across = covariance(model.covar_module, self.train, rows)
         variances = covariance(model.covar_module, rows, diag=True)
-        means = model.mean_module(rows)
-        densities = torch.empty(len(rows), dtype=rows.dtype, device=rows.device)
+        means = model.mean_module(rows.rows)
+        densities = rows.rows.new_empty(rows.rows.shape[-2])
         for fold, kept, given in zip(self.folds, self.kept, self.given, strict=True):
             fitted, explained = given.marginals(across[..., kept, :][..., fold].mT)
             densities[fold] = model.log_densities(
@@ -186,7 +220,7 @@ class _Exchange:
             )
         return densities
 
-    def gradients(self, rows: Tensor) -> Tensor:
+    def gradients(self, rows: EmbeddedRows) -> Tensor:
         """Differentiate the predictions of all data with respect to rows, ``outputs x N x width``.
 
         The unit of predictions is that of the targets; if there are several outputs, the standard
@@ -200,12 +234,11 @@ class _Exchange:
             return values if transform is None else transform.untransform(values.mT)[0].mT
 
         with torch.enable_grad():
-            rows = rows.clone().requires_grad_()
             across = covariance(model.covar_module, rows, self.train)
-            means = in_units(model.mean_module(rows) + (across @ self.solved).squeeze(-1))
+            means = in_units(model.mean_module(rows.rows) + (across @ self.solved).squeeze(-1))
             # Distances between objects that are only numbered do not depend on their rows.
             options: Any = {"retain_graph": True, "allow_unused": True, "materialize_grads": True}
-            found = [torch.autograd.grad(m.sum(), rows, **options)[0] for m in means]
+            found = [torch.autograd.grad(m.sum(), rows.rows, **options)[0] for m in means]
         gradients = torch.stack(found)
         if isinstance(model, ClassificationGP):
             beside_mean = gradients - gradients.mean(0)
@@ -215,19 +248,6 @@ class _Exchange:
             return gradients
         units = in_units(model.train_targets).std(-1)
         return gradients / torch.where(units > 0, units, 1.0)[:, None, None]
-
-    def losses(self, each: Input, repeats: int, seed: int) -> Tensor:
-        """Compute the loss in log density of each target, averaged over random exchanges."""
-        generator = torch.Generator().manual_seed(seed)
-        total = torch.zeros_like(self.before)
-        for _ in range(repeats):
-            giver = torch.empty(len(self.rows), dtype=torch.long)
-            for fold in self.folds:  # a random cycle: no object keeps its own input
-                order = fold[torch.randperm(len(fold), generator=generator)]
-                giver[order] = order.roll(1)
-            exchanged = _exchanged(self.rows, each, giver.to(self.rows.device), generator)
-            total += self.before - self.densities(exchanged)
-        return total / repeats
 
 
 def _exchanged(rows: Tensor, each: Input, giver: Tensor, generator: torch.Generator) -> Tensor:
