@@ -58,7 +58,7 @@ def test_a_scientist_with_donors_in_batches(tmp_path: Path) -> None:
     donors = pd.DataFrame({"donor": names, "batch": batch, "age": rng.integers(20, 80, 60)})
     state, shifts = rng.normal(size=60), dict(zip(batch, rng.normal(size=(4, 3)), strict=False))
     donors["severity"] = state + donors["age"] / 20 + 0.1 * rng.normal(size=60)
-    cells = donors[["donor", "batch"]].loc[np.repeat(np.arange(60), rng.integers(30, 120, 60))]
+    cells = donors[["donor", "batch"]].loc[np.repeat(np.arange(60), rng.integers(20, 70, 60))]
     cells[markers] = rng.normal(size=(len(cells), 3)) + [shifts[b] for b in cells["batch"]]
     cells["CD4"] += state[cells.index]
     cells.to_csv(tmp_path / "cells.csv", index=False)

@@ -57,8 +57,8 @@ def give_members(
     The distances of their kernels are a :class:`PrincipalDistance` with exponent 1/2, of at most 50 and
     ``T - 1`` components, and one with exponent 1, of at most 50 and ``T / 3`` components, for ``T``
     different clouds, in place of the distance of the model, with a lengthscale for each component. All
-    else is as in the kernel of the model; the members fit their hyperparameters, noise and level. A model whose distances have no
-    features, or whose targets are all equal, stays as it is.
+    else is as in the kernel of the model; the members fit their hyperparameters, noise and level. A
+    model whose distances have no features, or whose targets are all equal, stays as it is.
 
     Args:
         model: A fitted model whose kernel is the default one.
