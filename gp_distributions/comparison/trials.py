@@ -68,9 +68,10 @@ def make_model(candidate: Candidate, data: TrainingData, index: Tensor | None) -
         return _with_kernel(as_kernel(candidate), part)
     if isinstance(candidate, Model):
         return _on_data(candidate, data, part, index)
-    if isinstance(candidate, type) or not callable(candidate):
+    if isinstance(candidate, type | torch.nn.Module) or not callable(candidate):
         raise TypeError(
-            "Expected a kernel, a distance, a model, or a function of X and y that makes a model, got "
+            "Expected a kernel, a distance, a model with leave-one-out predictions, or a function that "
+            "makes one, such as lambda X, y: DistributionGP(X, y), got "
             f"{described(candidate)}."
         )
     # Rows keep the encoding that all mixed inputs define.

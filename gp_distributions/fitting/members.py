@@ -55,10 +55,10 @@ def give_members(
     r"""Give a fitted model two further members, on principal components, with equal weights, in place.
 
     The distances of their kernels are a :class:`PrincipalDistance` with exponent 1/2, of at most 50 and
-    ``T - 1`` components, and one with exponent 1, of at most 50 and ``T / 3`` components, in place of
-    the distance of the model, with a lengthscale for each component. All else is as in the kernel of
-    the model; the members fit their hyperparameters, noise and level. A model whose distances have no
-    features, or whose targets are all equal, stays as it is.
+    ``T - 1`` components, and one with exponent 1, of at most 50 and ``T / 3`` components, for ``T``
+    different clouds, in place of the distance of the model, with a lengthscale for each component. All
+    else is as in the kernel of the model; the members fit their hyperparameters, noise and level. A
+    model whose distances have no features, or whose targets are all equal, stays as it is.
 
     Args:
         model: A fitted model whose kernel is the default one.
@@ -76,7 +76,8 @@ def give_members(
     }
     if stays_at_start(model) or not all(kernel.distance.euclidean for kernel in kernels):
         return
-    size = model.train_targets.shape[-1]
+    # A cloud that is measured several times counts once.
+    size = min(len(each.rows.flatten(0, -2).unique(dim=0)) for each in places.values())
     known = {
         kernel: principal or principal_distances(kernel.distance, rows)
         for kernel, rows in places.items()

@@ -108,7 +108,8 @@ def stems(meshes: Sequence[Any]) -> Labels | None:
         if (name := Path(mesh).stem) in found:
             raise ValueError(
                 "Expected files of different names, which become labels, got "
-                f"{fspath(found[name])!r} and {fspath(mesh)!r}. Pass a dictionary {{label: path}}."
+                f"{fspath(found[name])!r} and {fspath(mesh)!r}. Read a file once and repeat its cloud, "
+                "clouds[names], or pass a dictionary {label: path}."
             )
         found[name] = mesh
     return object_array(list(found))

@@ -122,6 +122,11 @@ class Covariates:
         levels: dict[str, tuple[Level, ...]] = {}
         for given, values in columns.items():
             name = str(given)
+            if isinstance(values, str) or not hasattr(values, "__len__"):
+                raise ValueError(
+                    f"Block {block!r}: expected a list of values of {name!r}, got {values!r}. Pass "
+                    f"[{values!r}] for one object."
+                )
             where = f"Column {given!r} of block {block!r}" if given != block else f"Block {block!r}"
             dtype: Any = getattr(values, "dtype", None)
             declared = type(dtype).__name__ in _DECLARING

@@ -220,7 +220,10 @@ def read_ingredients(
             )
         names = index.listed() if name is None and index else cells(column(read, name)) or []
         chosen = [c for c in read.columns if c != name] if columns is None else list(columns)
-        ingredients = _matrix(read, chosen)
+        try:
+            ingredients = _matrix(read, chosen)
+        except ValueError as error:
+            raise ValueError(f"{error} If it names the ingredients, pass name=.") from None
     properties = point_array(ingredients, "Ingredients", "(n, d)")
     names = list(range(len(properties))) if names is None else names
     if repeated := [each for each, times in Counter(names).items() if times > 1]:

@@ -58,7 +58,8 @@ def kind_of(X: Distributions | Tensor) -> str | None:
         f"{type(X).__name__}. Convert a list of arrays with PointClouds.from_list, and one array X as "
         "[X]; read tables with PointClouds.from_frame or MixedInputs.from_frame, single cells "
         "with PointClouds.from_anndata, and shapes with PointClouds.from_curves or from_meshes. Pass "
-        "mixed inputs as rows, X.pack(model.encoding), where only rows are read."
+        "mixed inputs as rows, X.pack(model.encoding), where only rows are read. Split positions rather "
+        "than clouds by train_test_split: X[train]."
     )
 
 

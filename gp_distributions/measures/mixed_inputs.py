@@ -83,7 +83,10 @@ covariates=Covariates(2, age, arm: 2 levels))
         self._blocks, self._names = parts, _common_names(blocks, parts)
         lengths = {name: len(block) for name, block in parts.items()}
         if len(set(lengths.values())) > 1:
-            raise ValueError(f"Expected blocks of one length, got {lengths}.")
+            raise ValueError(
+                f"Expected blocks of one length, got {lengths}. Repeat a cloud for each row of a frame "
+                "that names it: clouds[frame[column]]."
+            )
         kinds = {(p.dtype, p.device) for p in parts.values() if not isinstance(p, Covariates)}
         if len(kinds) > 1:
             raise ValueError(

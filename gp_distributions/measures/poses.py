@@ -24,6 +24,7 @@ def surroundings(
     angle_radius: float | None = None,
     num_distances: int = 24,
     num_angles: int = 10,
+    like: PointClouds | None = None,
 ) -> PointClouds:
     r"""Replace the position of each atom by a description of its neighbourhood.
 
@@ -50,15 +51,17 @@ def surroundings(
             :math:`w` is ``radius / 25``.
         num_angles: Number of cosines :math:`\nu_j` of angles, from -1 to 1; the width :math:`v` is
             ``2.5 / num_angles``. Zero for no angles.
+        like: Clouds whose kinds to describe, such as those of training. Default: those of ``clouds``.
 
     Returns:
-        Clouds with the same kinds, masses and labels, in ``K num_distances + K (K + 1) / 2 num_angles``
-        dimensions, for ``K`` kinds. They are ``geometric``, since all coordinates have one unit.
-        Gradients flow through points and masses.
+        Clouds with these kinds and the same masses and labels, in ``K num_distances + K (K + 1) / 2
+        num_angles`` dimensions, for ``K`` kinds. They are ``geometric``, since all coordinates have one
+        unit. Gradients flow through points and masses.
 
     Raises:
         TypeError: If ``clouds`` are not :class:`PointClouds`.
-        ValueError: If clouds have normals, or a radius or number is not positive.
+        ValueError: If clouds have normals or an atom of a kind that ``like`` lacks, or a radius or
+            number is not positive.
 
     Example:
         >>> from gp_distributions import PointClouds
@@ -72,6 +75,8 @@ def surroundings(
     check_type(clouds, PointClouds)
     if clouds.num_normals:
         raise ValueError(f"Expected clouds without normals to describe surroundings, got {clouds}.")
+    if like is not None:
+        clouds = clouds._with_kind_names(like.kind_names)
     describe = Neighbourhoods(
         max(1, len(clouds.kind_names)),
         float(positive(radius, "radius")),

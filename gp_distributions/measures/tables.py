@@ -215,7 +215,8 @@ def check_names(first: Names, second: Names, where: str, elsewhere: str) -> None
         raise ValueError(
             f"Expected the same names in {where} and {elsewhere}, but {name!r} occurs {counts[name]} "
             f"times in {where} and {found[name]} times in {elsewhere}. Select what both have with "
-            "frame.loc[clouds.labels], or drop the names with frame.reset_index(drop=True)."
+            "frame.loc[clouds.labels], repeat clouds by clouds[frame.index], or drop the names with "
+            "frame.reset_index(drop=True)."
         )
 
 

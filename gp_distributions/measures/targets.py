@@ -56,7 +56,7 @@ def check_order(train_X: Any, train_Y: Any, noun: str = "targets") -> None:
             warn(
                 f"The {noun} are numbered, but the clouds have names, such as {names.listed()[0]!r}: "
                 f"the {noun} are taken to be in their order. To be sure, give the {noun} the names as "
-                "index, and pass targets.loc[clouds.labels]; if the order is right, targets.to_numpy().",
+                f"index, and pass {noun}.loc[clouds.labels]; if the order is right, {noun}.to_numpy().",
                 OrderWarning,
             )
 

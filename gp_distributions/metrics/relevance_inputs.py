@@ -64,7 +64,7 @@ def inputs_of(model: DistributionGP | SparseDistributionGP, names: Names | None)
             several.
     """
     found, encoding = distributions(model), _mixed(model)
-    given = names_by_block(names, list(found))
+    given = names_by_block(names, list(found)) or _own_names(model, found)
     for name in found if encoding is None else encoding.columns:
         if name in found:
             yield from _of_distribution(name, *found[name], given.get(name))
@@ -87,6 +87,17 @@ def _mixed(model: DistributionGP | SparseDistributionGP) -> MixedEncoding | None
             "model.contributions, which say what each atom adds."
         )
     return None
+
+
+def _own_names(
+    model: DistributionGP | SparseDistributionGP, blocks: Distributions
+) -> Mapping[str, Sequence[str] | None]:
+    """Return the names of the coordinates of the training clouds, by block, where they have names."""
+    encoding = model.encoding
+    if isinstance(encoding, MixedEncoding):
+        return encoding.names
+    columns = None if encoding is None else encoding.columns
+    return {} if columns is None else dict.fromkeys(blocks, columns)
 
 
 def distributions(model: DistributionGP | SparseDistributionGP) -> Distributions:

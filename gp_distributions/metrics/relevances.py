@@ -65,7 +65,7 @@ def relevance(
     Args:
         model: A fitted model. Of one with several members, all numbers are weighted means over them.
         names: Names of the coordinates, or such names by block if there are several blocks of
-            distributions. Default: ``"coordinate 0"`` and so on.
+            distributions. Default: those of the training clouds, or ``"coordinate 0"`` and so on.
         repeats: Number of random exchanges over which losses are averaged.
         atoms: Largest number of atoms. To bound the time, predictions are made from random subsets of
             larger bags.

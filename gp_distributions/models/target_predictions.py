@@ -130,7 +130,8 @@ class TargetPredictions(Regression):
         for name, other in given.items():
             if other is not None:
                 raise ValueError(
-                    f"Expected {name}=None, which {type(self.likelihood).__name__} does not take."
+                    f"Expected {name}=None, which {type(self.likelihood).__name__} does not take. Pass "
+                    f"likelihood={'binomial' if name == 'trials' else 'poisson'!r}."
                 )
         if takes is None:
             return {}

@@ -311,11 +311,17 @@ class VariationalAggregateGP(TargetPredictions, Module):
             without people.
 
         Raises:
-            ValueError: If coordinates are not 0 or 1, or the level is not between 0 and 1.
+            ValueError: If coordinates are not 0 or 1, groups have another shape, or the level is not
+                between 0 and 1.
         """
         levels = self.train_targets.new_tensor(tails(level))
         regions, target = self.regions, self.train_targets.unsqueeze(-1)
         inside = (self._groups if groups is None else groups)(regions.atoms)
+        if inside.shape[:-1] != regions.atoms.shape[:1]:
+            raise ValueError(
+                f"Expected groups of {len(regions.atoms)} atoms, of shape (N, G), got "
+                f"{tuple(inside.shape)}. Keep the axis of groups: atoms[:, :1] > 65."
+            )
         inside = inside.to(self.dtype)[regions.places]  # T x m x G
         people = self.train_argument.unsqueeze(-1) * regions.weights
         members = _summed(people, inside)
