@@ -13,7 +13,7 @@ the thrust, each with a model.
 - ``random``: random search.
 
 Settings were not chosen; seeds 100 and on were used while this was written, and seeds 4000 to 4009 were
-run once. Columns: the number of the ten seeds in which a blade among the best ten of the 250 that hold the
+run once. Columns: the number of seeds in which a blade among the best ten of the 250 that hold the
 thrust was found (``top``), and the best of them (``best``); evaluations until then, means over seeds, a
 miss counting as 50; the mean difference between the efficiency of the best blade of the pool and of
 the best found (``regret``), and the seconds of a search.
