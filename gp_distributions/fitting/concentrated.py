@@ -136,7 +136,6 @@ class ConcentratedLikelihood:
         if self._has_level:
             level = forms[..., 0, 1] / forms[..., 1, 1]
             errors = errors - forms[..., 0, 1] * level
-            logdet = logdet + forms[..., 1, 1].log()
             self._set_level(level)
         # Logarithms of the outputscale and of the parts of the noise, for s = 1.
         logs = torch.cat([-unit.log().unsqueeze(-1), self._log_ratio], dim=-1)
@@ -144,7 +143,10 @@ class ConcentratedLikelihood:
         values = (log_scale.unsqueeze(-1) + logs).exp()
         self._set(values)
         normal = self._contrasts * (log_scale + math.log(2 * math.pi))
-        total = -0.5 * (normal + errors * (-log_scale).exp() + logdet).sum()
+        normal = normal + errors * (-log_scale).exp() + logdet
+        if self._has_level:
+            normal = normal + forms[..., 1, 1].log()
+        total = -0.5 * normal.sum()
         for prior, value in zip(self._scale_priors, values.unbind(-1), strict=True):
             if prior is not None:
                 total = total + prior.log_prob(value).sum()
