@@ -214,8 +214,11 @@ def of_readme(heading: str) -> str:
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Add the extension, and the results of each subject to the navigation."""
     config.markdown_extensions.append(_READING)
-    of_subjects = [uri for uri in PAGES if uri.startswith("results/")]
-    of_subjects = [u for u in of_subjects if not (ROOT / PAGES[u]).with_suffix(".json").exists()]
+    of_subjects = [
+        uri
+        for uri in PAGES
+        if uri.startswith("results/") and (ROOT / "benchmarks" / Path(uri).stem).is_dir()
+    ]
     results = next(section["Results"] for section in config.nav or () if "Results" in section)
     results[1:1] = [{Path(uri).stem.capitalize(): uri} for uri in of_subjects]
     return config
