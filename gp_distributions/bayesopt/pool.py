@@ -221,9 +221,11 @@ class PoolDistance(DistanceWrapper):
             if first is None or second is None or (first.all() and second.all()):
                 continue
             squared = known.squared[asked.indices]
+            if rows_of(x1).dim() == 2:  # one matrix, such as of the candidates beside training rows
+                if first.any() or not second.all():
+                    continue
+                return squared[:, second]
             found = squared[:, None, second]
-            if rows_of(x1).dim() == 2:  # the candidates as rows of one matrix
-                return found.flatten(0, 1)
             if first.any():
                 fixed = known.between[first][:, second] if second.any() else 0
                 found = found * (first == 0)[:, None] + squared[:, first, None] * (second == 0)

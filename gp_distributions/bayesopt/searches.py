@@ -351,10 +351,10 @@ class DesignSearch(Box, Search):
         step = _AROUND_BEST["sample_around_best_sigma"] * (self.bounds[1] - self.bounds[0])
         near = (self.inputs(best[:1]) + step * torch.randn_like(anywhere)).clamp(*self.bounds)
         X = torch.cat([anywhere, near])
-        folds = getattr(self.input_transform, "folds", lambda designs: designs[:, 0] > torch.inf)
-        X = X[~folds(X.squeeze(-2))]
         with torch.no_grad():
-            starts = X[acquisition.values(X)[:, :q].argmax(0)].squeeze(-2)
+            values = acquisition.values(X)[:, :q]
+        values = values.masked_fill(self._folds(X.squeeze(-2)).unsqueeze(-1), -torch.inf)
+        starts = X[values.argmax(0)].squeeze(-2)
         # The last column is the number of the path.
         states = torch.cat([starts, torch.arange(q).to(starts).unsqueeze(-1)], dim=-1)
 
@@ -363,7 +363,13 @@ class DesignSearch(Box, Search):
             return paths.gather(-1, states[:, 0, -1:].long()).squeeze(-1)
 
         found = climb(value, states, self.moving, self.limits, 100)[0][:, :-1]
-        return torch.where(folds(found).unsqueeze(-1), starts, found).tolist()
+        return torch.where(self._folds(found).unsqueeze(-1), starts, found).tolist()
+
+    def _folds(self, designs: Tensor) -> Tensor:
+        decoder = self.input_transform
+        if isinstance(decoder, ShapeDecoder):
+            return decoder.folds(designs)
+        return torch.zeros(len(designs), dtype=torch.bool, device=designs.device)
 
     def show(self, candidate: list[float]) -> Tensor:
         """Returns the design as a tensor."""

@@ -48,6 +48,21 @@ def test_candidates_of_a_pool_maximise_the_paths(model: DistributionGP) -> None:
         left[index] = False
 
 
+def test_candidates_that_all_fold_are_as_good_as_any(monkeypatch: pytest.MonkeyPatch) -> None:
+    bounds = torch.tensor([[0.1, 0.1], [1.0, 1.0]], dtype=torch.float64)
+    search = DesignSearch(Decoder(ellipses), bounds)
+    monkeypatch.setattr(search, "_folds", lambda designs: torch.ones(len(designs)).bool())
+    designs = search.inputs(search.initial(8, 0))
+    of_designs = DistributionGP(
+        designs,
+        torch.arange(8.0).double(),
+        SlicedWassersteinKernel(2),
+        input_transform=search.input_transform,
+    )
+    found = search.optimize(ThompsonSampling(of_designs, 2), 2, [], designs.tolist(), 0)
+    assert len(found) == 2
+
+
 def test_paths_have_the_moments_of_the_posterior(model: DistributionGP) -> None:
     torch.manual_seed(0)
     acquisition = ThompsonSampling(model, 4096)
