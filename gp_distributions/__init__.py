@@ -4,7 +4,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-__version__ = "0.3.1"
+__version__ = "0.4.0"
 
 # The public names by the module that has them, which is imported when one is used.
 _NAMES = {

@@ -29,8 +29,8 @@ from traitlets.config import Config
 
 FOLDER = Path(__file__).parent
 
-# With these, a notebook would run at small sizes or not keep its figures.
-_UNSET = ("SMOKE_TEST", "MPLBACKEND")
+# With this, a notebook might not keep its figures.
+_UNSET = "MPLBACKEND"
 
 
 class TutorialError(RuntimeError):
@@ -77,7 +77,7 @@ def run(path: Path, *, progress: bool = True) -> None:
             on_cell_execute=begin,
             on_cell_executed=lambda **_: bar.update(),
         )
-        environment = {key: value for key, value in os.environ.items() if key not in _UNSET}
+        environment = {key: value for key, value in os.environ.items() if key != _UNSET}
         environment["MATPLOTLIBRC"] = str(FOLDER.parent / "docs" / "figures.mplstyle")
         try:
             client.execute(env=environment)

@@ -44,7 +44,7 @@ VARIANTS: dict[str, Callable[[Fold], Prediction]] = {
 METHODS = OURS | PEERS | VARIANTS
 # Fields of a set that methods need, and only some sets have.
 NEEDS = {"principal": "aligned", "Weisfeiler-Lehman": "graphs", "sums": "atoms"}
-FOLDS, REPETITIONS, LARGE = 5, 3, 300
+FOLDS, REPETITIONS, LARGE = 5, 2, 300
 # A measurement: set, method, scores, and at which repetition and fold.
 Line = dict[str, Any]
 

@@ -31,7 +31,7 @@ the training bags:
   coordinates of corresponding points, which no other method sees (``airfoils``, ``blades``, ``leaf``);
 - on graphs (``MUTAG``): an SVM with the ``Weisfeiler-Lehman`` kernel of 1 to 5 steps (package grakel).
 
-Five folds, the same for all, and three repetitions up to 300 bags; ``folds`` says how many were
+Five folds, the same for all, and two repetitions up to 300 bags; ``folds`` says how many were
 measured so far. ``breast cancer``, ``ArrowHead``, ``lecturers`` and ``dogs`` were looked at once, in
 one repetition, after the package was built, and decided nothing. Of peers without intervals, the
 deviation is that of residuals of held-out training bags, and the intervals are split conformal.
@@ -47,7 +47,7 @@ say nothing beside ours. ``linear`` (that profile of the default MMD) and ``aggr
 (``SparseAggregateGP`` on ``surroundings`` of atoms, on ``molecules``) sees more than the pairs; they
 have no rank.
 
-    python -m benchmarks.league [SET ...] [--repetitions 3] [--folds 5] [--methods METHOD ...]
+    python -m benchmarks.league [SET ...] [--repetitions 2] [--folds 5] [--methods METHOD ...]
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ from benchmarks.league.measuring import LINES, METHODS, OURS, PEERS, Line, kept,
 from benchmarks.league.scores import Scores
 from benchmarks.league.sets import DEVELOPMENT, ONCE, Task
 
-LONG, SEEDS = True, 3
+LONG, SEEDS = True, 2
 Means = dict[str, dict[str, Scores]]
 COLUMNS = {
     "skill": "accuracy, or R2",
