@@ -68,7 +68,9 @@ def plot_surface(
     colours.set_clim(-limit if signed else 0.0, limit)
     light = LightSource(space.azim + _SIDE, space.elev)
     painted = colours.to_rgba(shown[triangles].mean(1))
-    mesh = Poly3DCollection(points[triangles], facecolors=painted, shade=True, lightsource=light)
+    mesh = Poly3DCollection(
+        points[triangles], facecolors=painted, shade=True, lightsource=light, antialiased=False
+    )
     space.add_collection3d(mesh)
     low, high = points.min(0), points.max(0)
     space.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), zlim=(low[2], high[2]))
