@@ -121,7 +121,7 @@ def normalize(notebook: NotebookNode, path: Path) -> None:
     )
 
 
-def fewer_colours(png: str, colours: int = 256) -> str:
+def fewer_colours(png: str, colours: int = 64) -> str:
     """Reduce a base64-encoded picture to at most ``colours`` colours, to make it small."""
     picture = Image.open(io.BytesIO(base64.b64decode(png))).convert("RGB")
     buffer = io.BytesIO()
