@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -279,6 +281,14 @@ def with_known_level(model: Model) -> Model:
     """Take the level of a model as known, as other libraries do."""
     model.mean_module.raw_constant.requires_grad_(False)  # type: ignore[attr-defined]
     return model
+
+
+def reloaded(model: Model) -> Model:
+    """The model from its file."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "model")
+        gd.save(model, path)
+        return gd.load(path)
 
 
 def halving(width: int) -> Normalize:

@@ -62,7 +62,6 @@ GOOD = np.zeros((2, 3))
         ([GOOD, PointClouds([GOOD])], None, r"Expected single clouds in a list, got PointClouds"),
         ([PointClouds(GOOD), GOOD], [[1, 1]] * 2, r"Expected no weights along with clouds"),
         ([PointClouds(GOOD), np.zeros((2, 2))], None, r"Bag 1: expected 3 columns as in bag 0"),
-        ([GOOD, GOOD + np.nan], None, r"Bag 1: expected finite coordinates, got nan in atom 0"),
     ],
 )
 def test_bad_lists_are_refused(bags, weights, message):
@@ -154,10 +153,6 @@ def test_a_row_without_a_bag_is_named(ids):
     ("options", "message"),
     [
         ({"bag": "nope", "columns": "x"}, r"'nope', got none; columns: \['bag', 'x', 'y', 'w'\]"),
-        (
-            {"bag": "bag", "columns": ["x", "z"]},
-            r"'z', got none; columns: \['bag', 'x', 'y', 'w'\]",
-        ),
         ({"bag": "bag", "columns": "x", "weight": "v"}, r"'v', got none"),
         ({"bag": "bag", "columns": []}, r"at least one column of coordinates"),
         (
@@ -194,8 +189,6 @@ def test_bad_frames_name_the_label():
         PointClouds.from_frame(frame.assign(x=[0, np.nan, 0]), **options)
     with pytest.raises(ValueError, match=r"Bag 0 \(label wing\): expected finite weights >= 0"):
         PointClouds.from_frame(frame.assign(w=[1, 1, -1.0]), **options)
-    with pytest.raises(ValueError, match=r"Bag 1 \(label tail\): .* a positive, finite sum"):
-        PointClouds.from_frame(frame.assign(w=[1, 0, 1]), **options)
     with pytest.raises(ValueError, match=r"at least one row"):
         PointClouds.from_frame(frame[:0], **options)
     with pytest.raises(ValueError, match=r"Expected unique column names"):
@@ -228,7 +221,6 @@ def test_gradients_flow_to_pixels():
     [
         (0, r"Image 2: expected intensities with a positive, finite sum, got 0\.0"),
         (-1, r"Image 2: expected finite intensities >= 0, got -1\.0"),
-        (np.nan, r"Image 2: expected finite intensities >= 0, got nan"),
     ],
 )
 def test_bad_images_are_named(change, message):
@@ -246,8 +238,6 @@ def test_colours_are_refused(shape):
     images = np.random.default_rng(0).random(shape)
     with pytest.raises(ValueError, match=r"one channel.* got shape \(.*images\[\.\.\., :3\]\.mean"):
         PointClouds.from_images(images)
-    made = PointClouds.from_images(images[..., :3].mean(-1))
-    assert made.batch_shape == shape[:-3]
     narrow = PointClouds.from_images(images.reshape(-1, *shape[-2:]))  # one batch axis
     assert narrow.points.shape[1:] == (6 * shape[-1], 2)
 
@@ -355,18 +345,14 @@ def test_bad_curves_are_named(atoms):
     good = circle(5)
     for bad, message in [
         (np.ones((4, 2)), r"Curve 1: expected arc lengths with a positive, finite sum, got 0\.0"),
-        (good + np.array([np.nan, 0]), r"Curve 1: expected finite coordinates, got nan in atom 0"),
         (np.ones(4), r"Curve 1: .* of shape \(n, 1\)"),
     ]:
         with pytest.raises(ValueError, match=message):
             PointClouds.from_curves([good, bad], atoms=atoms)
     with pytest.raises(ValueError, match="at least one curve"):
         PointClouds.from_curves([], atoms=atoms)
-
-
-def test_too_few_atoms_on_a_curve():
     with pytest.raises(ValueError, match="atoms: expected an integer >= 2, got 1"):
-        PointClouds.from_curves([circle(5)], closed=False, atoms=1)
+        PointClouds.from_curves([good], closed=False, atoms=1)
 
 
 # Meshes
@@ -444,7 +430,6 @@ def test_meshes_are_differentiable(atoms):
         ((CORNERS, FACES / 2), r"Mesh 1: .* got \[0.0, 0.5, 1.5\] as face 0"),
         ((CORNERS, FACES[:, :2]), r"Mesh 1: .* faces of shape \(f, 3\) .* got shape \(12, 2\)"),
         ((CORNERS * 0, FACES), r"Mesh 1: expected areas with a positive, finite sum, got 0\.0"),
-        ((CORNERS * np.nan, FACES), r"Mesh 1: expected finite coordinates, got nan"),
         (CORNERS, r"Mesh 1: expected a pair \(vertices, faces\)"),
     ],
 )
@@ -452,8 +437,5 @@ def test_bad_meshes_are_named(mesh, message):
     for atoms in (None, 4):
         with pytest.raises(ValueError, match=message):
             PointClouds.from_meshes([(CORNERS, FACES), mesh], atoms=atoms)
-
-
-def test_no_meshes():
-    with pytest.raises(ValueError, match="at least one mesh"):
-        PointClouds.from_meshes([])
+        with pytest.raises(ValueError, match="at least one mesh"):
+            PointClouds.from_meshes([], atoms=atoms)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from cases import reloaded
 
 from gp_distributions import (
     DistributionGP,
@@ -17,9 +17,7 @@ from gp_distributions import (
     MixedInputs,
     PointClouds,
     fit,
-    load,
     relevance,
-    save,
 )
 from gp_distributions.warnings import MissingWarning
 
@@ -126,7 +124,7 @@ def test_gaps_of_declared_categories_are_a_level() -> None:
     assert X.encoding.blocks["arm"].columns["arm"].values == ("b", "a", "missing")
 
 
-def test_models_learn_from_gaps(tmp_path: Path) -> None:
+def test_models_learn_from_gaps() -> None:
     cells, frame, y = patients()
     train, test = slice(0, 45), slice(45, 60)
     X = MixedInputs(missing="indicator", cells=cells, covariates=frame)
@@ -135,8 +133,7 @@ def test_models_learn_from_gaps(tmp_path: Path) -> None:
     gone = torch.tensor(frame["age"].isna().to_numpy()[test])
     assert errors[~gone].max() < 1
     assert errors[gone].mean() < 1.5  # the age itself, in tens
-    save(model, tmp_path / "model.gp")
-    assert torch.equal(load(tmp_path / "model.gp").predict(X[test])[0], model.predict(X[test])[0])
+    assert torch.equal(reloaded(model).predict(X[test])[0], model.predict(X[test])[0])
     assert "age missing" in str(relevance(model))
     estimator = DistributionGPRegressor().fit(X[train], y[train])
     assert np.abs(estimator.predict(X[test]) - y[test])[~gone.numpy()].max() < 1

@@ -88,11 +88,8 @@ def test_from_clouds_takes_weighted_moments():
 
 
 def test_labels_follow():
-    import pandas
-
-    frame = pandas.DataFrame({"bag": [*"aabbcc"], "x": range(6), "y": [0.0, 1, 0, 2, 5, 1]})
-    clouds = PointClouds.from_frame(frame, bag="bag", columns=["x", "y"])
-    made = Gaussians.from_clouds(clouds)
+    points = np.random.default_rng(0).normal(size=(3, 2, 2))
+    made = Gaussians.from_clouds(PointClouds.from_list(dict(zip("abc", points, strict=True))))
     assert made.labels.tolist() == ["a", "b", "c"]
     for other in (made.as_mixtures(), made.normalize(), made.to("cpu"), made.sample(3)):
         assert other[[2, 0]].labels.tolist() == ["c", "a"]
@@ -126,8 +123,6 @@ def test_asymmetric_covariances_are_named():
     message = r"symmetric covariance, with differences of 0, got -?[\d.]+ in entry \(0, 1\)\."
     with pytest.raises(ValueError, match=f"Gaussian 2: expected a {message}"):
         Gaussians(mean, covariance)
-    with pytest.raises(ValueError, match=f"Mixture 1, component 0: expected a {message}"):
-        GaussianMixtures(mean.reshape(2, 2, 3), covariance.reshape(2, 2, 3, 3))
 
 
 def test_indefinite_covariances_are_named():
@@ -254,7 +249,6 @@ def test_the_layout_of_rows():
     ("kind", "rows", "dim", "message"),
     [
         (Gaussians, np.ones((2, 7)), 2, r"width dim \+ dim\^2 = 6 .* \(2, 7\)"),
-        (Gaussians, [[0, 0, 1, 2, 2, 1.0]], 2, r"Gaussian 0: .* eigenvalues are >= 0, got -1"),
         (GaussianMixtures, np.ones((2, 6)), 2, r"dim \+ dim\^2 \+ 1 = 7 .* \(2, 6\)"),
         (GaussianMixtures, [[0, 1, 1, 0, 1, -1.0]], 1, r"Mixture 0: expected finite weights >= 0"),
     ],
@@ -353,8 +347,6 @@ def test_normalize_of_mixtures_pools_their_components():
         for c in (made[1], normal[1])
     ]
     torch.testing.assert_close(*correlations)
-    again = normal.normalize()
-    torch.testing.assert_close(again.covariance, normal.covariance)
     padded = GaussianMixtures.unpack(made.pack(components=5), 2)
     assert torch.equal(made.normalize(padded).mean, normal.mean)
     assert made[:1].normalize(made).pack().shape == (1, 21)

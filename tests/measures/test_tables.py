@@ -163,12 +163,6 @@ class TestFolds:
                 DistributionGP(X, pd.Series(Y[kept], index=clouds[kept].labels))
 
     @pytest.mark.parametrize("second", [{"age": Y}, {"other": BAGS}])
-    def test_another_order_is_an_error(self, second: Any) -> None:
-        X = pd.DataFrame({"cells": BAGS, **second}).iloc[[1, 0, *range(2, 8)]]
-        with pytest.raises(ValueError, match="in the order of the clouds"):
-            DistributionGPRegressor().fit(X, pd.Series(Y))
-
-    @pytest.mark.parametrize("second", [{"age": Y}, {"other": BAGS}])
     def test_a_default_index_in_another_order(self, second: Any) -> None:
         X = pd.DataFrame({"cells": BAGS, **second})
         for given in (X, X.iloc[::-1], X.iloc[2:6]):
@@ -188,14 +182,14 @@ class TestFolds:
         with pytest.raises(ValueError, match="'b' in the order of 'a'"):
             MixedInputs(a=table, b=table[::-1])
 
-    @pytest.mark.parametrize("form", ["clouds", "column", "one column", "mixed", "numbers"])
+    @pytest.mark.usefixtures("shortest_fits")
+    @pytest.mark.parametrize("form", ["clouds", "column", "mixed", "numbers"])
     def test_estimators(self, form: str) -> None:
         labelled = PointClouds.from_list(dict(zip(NAMES, BAGS, strict=True)))
         frame = pd.DataFrame({"cells": BAGS}, index=NAMES)
         X: Any = {
             "clouds": labelled,
             "column": frame["cells"],
-            "one column": frame,
             "mixed": frame.assign(age=Y),
             "numbers": pd.DataFrame({"a": Y, "b": Y**2}, index=NAMES),
         }[form]
@@ -252,6 +246,7 @@ class TestColumns:
         with pytest.raises(ValueError, match=r"1.*: expected the columns \['x', 'y'\], got \['z'"):
             read([both[0], other])
 
+    @pytest.mark.usefixtures("shortest_fits")
     def test_of_estimators(self) -> None:
         y = np.arange(6.0)
         for estimator in (DistributionGPRegressor(restarts=0), EmbeddingTransformer()):

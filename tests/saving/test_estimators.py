@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from cases import reloaded
 from sklearn.base import clone
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV
@@ -17,7 +18,6 @@ from gp_distributions import (
     EmbeddingTransformer,
     MixedInputs,
     SlicedWasserstein,
-    load,
     mixed_kernel,
     save,
 )
@@ -54,11 +54,10 @@ CASES: dict[str, tuple[Any, Any]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_predictions_and_parameters(name: str, tmp_path: Path) -> None:
+def test_predictions_and_parameters(name: str) -> None:
     estimator, X = CASES[name]
     expected = estimator.fit(X, LEVEL).predict(X)
-    save(estimator, tmp_path / "file")
-    loaded = load(tmp_path / "file")
+    loaded = reloaded(estimator)
     assert type(loaded) is type(estimator)
     np.testing.assert_array_equal(loaded.predict(X), expected)
     assert repr(loaded) == repr(estimator)
@@ -67,11 +66,10 @@ def test_predictions_and_parameters(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("labels", [LEVEL > 0, np.where(LEVEL > 0, "high", "low")])
-def test_classifiers(labels: Any, tmp_path: Path) -> None:
+def test_classifiers(labels: Any) -> None:
     estimator = DistributionGPClassifier(options=SMALL)
     expected = estimator.fit(FRAME, labels).predict_proba(FRAME)
-    save(estimator, tmp_path / "file")
-    loaded = load(tmp_path / "file")
+    loaded = reloaded(estimator)
     np.testing.assert_array_equal(loaded.predict_proba(FRAME), expected)
     assert loaded.predict(FRAME).tolist() == estimator.predict(FRAME).tolist()
     assert loaded.classes_.dtype == labels.dtype
@@ -79,13 +77,12 @@ def test_classifiers(labels: Any, tmp_path: Path) -> None:
         loaded.predict(FRAME[["cells"]])
 
 
-def test_kernels_keep_their_hyperparameters(tmp_path: Path) -> None:
+def test_kernels_keep_their_hyperparameters() -> None:
     kernel = mixed_kernel(MixedInputs.from_frame(FRAME)).double()
     kernel.outputscale = 3.25
     kernel.requires_grad_(False)  # a fit leaves it as it is
     estimator = DistributionGPRegressor(kernel=kernel, restarts=0).fit(FRAME, LEVEL)
-    save(estimator, tmp_path / "file")
-    loaded = load(tmp_path / "file")
+    loaded = reloaded(estimator)
     assert loaded.kernel.outputscale.item() == 3.25
     assert not any(parameter.requires_grad for parameter in loaded.kernel.parameters())
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from cases import as_rows, halving, random_clouds
+from cases import as_rows, halving, random_clouds, reloaded
 from gpytorch.kernels import ScaleKernel
 
 from gp_distributions import (
@@ -13,7 +13,6 @@ from gp_distributions import (
     SparseClassificationGP,
     SparseDistributionGP,
     fit,
-    load,
     save,
 )
 
@@ -40,31 +39,19 @@ def make_model(**options: Any) -> SparseDistributionGP:
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-def test_same_bits(name: str, tmp_path: Path) -> None:
+def test_same_bits(name: str) -> None:
     model = fit(make_model(**OPTIONS[name]), restarts=0)
-    save(model, tmp_path / "model")
-    loaded = load(tmp_path / "model")
+    loaded = reloaded(model)
     assert type(loaded) is SparseDistributionGP
     assert (loaded.num_inducing, loaded.seed, loaded.training) == (15, 4, False)
     assert torch.equal(loaded.bound(), model.bound())
-    for found, expected in zip(loaded.predict(ROWS[50:]), model.predict(ROWS[50:]), strict=True):
-        assert torch.equal(found, expected)
-    save(loaded, tmp_path / "again")
-    assert torch.equal(load(tmp_path / "again").predict(ROWS)[1], model.predict(ROWS)[1])
+    assert all(map(torch.equal, loaded.predict(ROWS[50:]), model.predict(ROWS[50:])))
+    assert torch.equal(reloaded(loaded).predict(ROWS)[1], model.predict(ROWS)[1])
 
 
-def test_models_that_were_not_fitted_are_saved(tmp_path: Path) -> None:
+def test_noise_can_change_without_the_data_but_the_kernel_cannot() -> None:
     model = make_model()
-    save(model, tmp_path / "model")
-    loaded = load(tmp_path / "model")
-    assert loaded.training
-    assert torch.equal(loaded.predict(ROWS[50:])[0], model.predict(ROWS[50:])[0])
-
-
-def test_noise_can_change_without_the_data_but_the_kernel_cannot(tmp_path: Path) -> None:
-    model = make_model()
-    save(model, tmp_path / "model")
-    loaded = load(tmp_path / "model")
+    loaded = reloaded(model)
     for one in (model, loaded):
         one.likelihood.noise = 0.5
     assert torch.equal(loaded.predict(ROWS[50:])[0], model.predict(ROWS[50:])[0])
@@ -76,13 +63,12 @@ def test_noise_can_change_without_the_data_but_the_kernel_cannot(tmp_path: Path)
 
 
 @pytest.mark.parametrize("labels", [["a", "b", "c"], [3, 1, 7]])
-def test_classifiers(labels: list[Any], tmp_path: Path) -> None:
+def test_classifiers(labels: list[Any]) -> None:
     kernel = ScaleKernel(SlicedWassersteinKernel(2, num_slices=5, num_quantiles=10))
     given = [labels[i % 3] for i in range(50)]
     model = SparseClassificationGP(ROWS[:50], given, kernel, num_inducing=15)
     fit(model, restarts=0, alpha_epsilons=[0.02], temperature=0.7)
-    save(model, tmp_path / "model")
-    loaded = load(tmp_path / "model")
+    loaded = reloaded(model)
     assert loaded.alpha_epsilon == model.alpha_epsilon
     assert loaded.temperature == model.temperature
     assert loaded.classes_.tolist() == sorted(labels)
