@@ -19,6 +19,7 @@ from gp_distributions.fitting import ascent, lbfgs, reference_learning, scales
 
 # POT, the oracle, would try every library that is installed, and JAX warns of double precision.
 os.environ.setdefault("POT_BACKEND_DISABLE_JAX", "1")
+os.environ["MPLBACKEND"] = "Agg"  # opens no window
 
 # Properties are tested on the same examples in every run, however busy the machine is.
 settings.register_profile(

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 import pytest
 import torch
@@ -122,7 +121,6 @@ def test_open_and_wrong_surfaces(model: Any) -> None:
 
 
 def test_plot_and_file(model: Any, tmp_path: Path) -> None:
-    mpl.use("Agg")
     gp, shapes = model
     values = surface_sensitivity(gp, shapes[0], FACES).density
     path = tmp_path / "part.ply"
@@ -136,4 +134,3 @@ def test_plot_and_file(model: Any, tmp_path: Path) -> None:
     assert len(np.unique(colours, axis=0)) > 3
     with pytest.raises(ValueError, match="each of 6 vertices"):
         plot_surface(shapes[0], FACES, values[:3])
-    mpl.pyplot.close("all")

@@ -1,9 +1,7 @@
 """Plots of effects show predictions at the values that they name."""
 
-from collections.abc import Iterator
 from typing import Any
 
-import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
@@ -22,13 +20,6 @@ ARM = np.array(["drug", "none", "none"] * 5)
 X = MixedInputs(cells=CELLS, patient={"age": AGE, "arm": ARM}, flag=[True] * 9 + [False] * 6)
 Y = torch.from_numpy(AGE / 20) + CELLS.points[:, 0, 0]
 MODEL = DistributionGP(X, Y)
-
-
-@pytest.fixture(autouse=True)
-def no_window() -> Iterator[None]:
-    mpl.use("Agg")
-    yield
-    plt.close("all")
 
 
 def predict(cells: PointClouds, age: Any, arm: Any, flag: Any) -> tuple[torch.Tensor, torch.Tensor]:

@@ -1,8 +1,5 @@
 """Plots show their data."""
 
-from collections.abc import Iterator
-
-import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
@@ -34,13 +31,6 @@ from gp_distributions.plotting import (
 )
 from gp_distributions.plotting.clouds import is_outline
 from gp_distributions.plotting.drawing import line_style
-
-
-@pytest.fixture(autouse=True)
-def no_window() -> Iterator[None]:
-    mpl.use("Agg")
-    yield
-    plt.close("all")
 
 
 def entries(ax: plt.Axes) -> list[str]:

@@ -1,11 +1,9 @@
 """The notebooks run, and their stored outputs belong to their code."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 import matplotlib.pyplot as plt
 import nbformat
 import pytest
@@ -37,13 +35,6 @@ TRACES = re.compile(r"/(root|home|tmp|work|Users|usr)/|[A-Z]:\\|site-packages|\d
 
 
 @pytest.fixture
-def no_window() -> Iterator[None]:
-    mpl.use("Agg")
-    yield
-    plt.close("all")
-
-
-@pytest.fixture
 def few_airfoils(monkeypatch: pytest.MonkeyPatch) -> None:
     """Load every tenth airfoil."""
     found, parameters = airfoils.airfoils_with_parameters()
@@ -68,7 +59,7 @@ def write(path: Path, *sources: str) -> Path:
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-@pytest.mark.usefixtures("no_window", "few_airfoils", "shortest_fits")
+@pytest.mark.usefixtures("few_airfoils", "shortest_fits")
 # At small sizes, a dozen clouds may leave the hyperparameters open.
 @pytest.mark.filterwarnings("ignore::gp_distributions.warnings.UndeterminedWarning")
 def test_notebook_runs_small(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
