@@ -98,20 +98,6 @@ class TestAgainstPOT:
             assert -1e-12 <= gap <= float(bound.mean()) / num_quantiles
 
 
-class TestTranslation:
-    SHIFT = torch.tensor([3.0, -4.0, 12.0], dtype=torch.float64)
-
-    @pytest.mark.parametrize("num_slices", [1, 7, 100])
-    @pytest.mark.parametrize("counts", [None, [1 + k % 5 for k in range(13)]])
-    def test_costs_its_squared_length_over_dim(
-        self, num_slices: int, counts: list[int] | None
-    ) -> None:
-        points, weights = cloud(13, 3, 0, counts)
-        distance = SlicedWasserstein(3, num_slices=num_slices)
-        squared = between(distance, (points, weights), (points + self.SHIFT, weights))
-        assert squared == pytest.approx(169 / 3, rel=1e-12)
-
-
 class TestClosedForm:
     def test_two_diracs_for_p_1(self) -> None:
         """On the circle |cos| has the mean 2/pi, and equispaced angles know it to 1 / (3 L^2).
@@ -282,9 +268,3 @@ class TestRefuses:
     def test_other_orders(self, p: Any) -> None:
         with pytest.raises(ValueError, match="p = 1 or p = 2"):
             SlicedWasserstein(2, p=p)
-
-    def test_weights_of_no_distribution_in_a_batch(self) -> None:
-        rows = as_rows([cloud(2, 2, seed) for seed in range(6)]).unflatten(0, (2, 3))
-        rows[1, 2, 5] = -1.0
-        with pytest.raises(ValueError, match=r"row \(1, 2\) has the weights"):
-            SlicedWasserstein(2, num_slices=3).squared(rows)

@@ -35,15 +35,6 @@ every_order = pytest.mark.parametrize(
 )
 
 
-@pytest.fixture(
-    params=[(1, False), (1, True), (2, False), (2, True)],
-    ids=["sw1", "sw1-centred", "sw2", "sw2-centred"],
-)
-def distance(request: pytest.FixtureRequest) -> SlicedWasserstein:
-    p, center = request.param
-    return make(p=p, center=center)
-
-
 def assert_same(actual: Tensor, expected: Tensor) -> None:
     scale = float(expected.detach().max())
     torch.testing.assert_close(actual, expected, rtol=0, atol=TOLERANCE * scale)
@@ -146,9 +137,6 @@ def test_a_variance_below_zero_by_rounding_counts_as_zero(p: int, center: bool) 
     torch.testing.assert_close(
         distance.squared(rounded, others), distance.squared(flat, others), rtol=0, atol=1e-6
     )
-
-
-# Invariances
 
 
 # Invalid input

@@ -21,7 +21,6 @@ from gp_distributions.kernels import Matern52, Polynomial, RationalQuadratic
 
 ROWS = as_rows(random_clouds(9, sizes=(3, 8)), atoms=8)
 OTHERS = as_rows(random_clouds(5, seed=1, sizes=(3, 8)), atoms=8)
-WIDTH = ROWS.shape[-1]
 
 
 def make(profile: Any = "gaussian", **options: Any) -> DistributionKernel:
@@ -133,11 +132,10 @@ class TestBatches:
         assert kernel.lengthscale.shape == (2, 3, 1, 1)
 
 
-class TestRefuses:
-    def test_several_lengthscales(self) -> None:
-        with pytest.raises(ValueError, match=r"ard_num_dims.* use PrincipalDistance\(distance\)"):
-            make(ard_num_dims=2)
-        assert make(ard_num_dims=None).lengthscale.shape == (1, 1)
+def test_several_lengthscales_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"ard_num_dims.* use PrincipalDistance\(distance\)"):
+        make(ard_num_dims=2)
+    assert make(ard_num_dims=None).lengthscale.shape == (1, 1)
 
 
 def test_principal_components_have_lengthscales() -> None:

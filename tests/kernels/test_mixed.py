@@ -122,18 +122,17 @@ class TestBlockKernel:
         assert all(bool(found.any()) for found in reached.values())
 
 
-class TestCheckKind:
-    @pytest.mark.parametrize(
-        ("kernel", "message"),
-        [
-            (SlicedWassersteinKernel(2, **SMALL), "mixed_kernel"),
-            (RBFKernel(), "mixed_kernel"),
-            (mixed_kernel(MixedInputs(cells=CELLS)), "mixed_kernel"),
-            (mixed_kernel(X, {"cells": MMDKernel(3)}), r"block 'cells', PointClouds.* dimension 3"),
-            (mixed_kernel(X, {"covariates": MMDKernel(3)}), "block 'covariates'"),
-        ],
-        ids=range(5),
-    )
-    def test_refuses(self, kernel: torch.nn.Module, message: str) -> None:
-        with pytest.raises(ValueError, match=message):
-            check_kind(X, kernel)
+@pytest.mark.parametrize(
+    ("kernel", "message"),
+    [
+        (SlicedWassersteinKernel(2, **SMALL), "mixed_kernel"),
+        (RBFKernel(), "mixed_kernel"),
+        (mixed_kernel(MixedInputs(cells=CELLS)), "mixed_kernel"),
+        (mixed_kernel(X, {"cells": MMDKernel(3)}), r"block 'cells', PointClouds.* dimension 3"),
+        (mixed_kernel(X, {"covariates": MMDKernel(3)}), "block 'covariates'"),
+    ],
+    ids=range(5),
+)
+def test_kernels_of_other_inputs_are_refused(kernel: torch.nn.Module, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        check_kind(X, kernel)

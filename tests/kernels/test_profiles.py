@@ -123,11 +123,10 @@ class TestSlopes:
             torch.testing.assert_close(together[1:], expected)
 
 
-class TestNames:
-    def test_unknown_ones_list_the_choices(self) -> None:
-        with pytest.raises(ValueError, match="no profile 'rbf'") as error:
-            make_profile("rbf")
-        assert all(name in str(error.value) for name in PROFILES)
+def test_unknown_names_list_the_choices() -> None:
+    with pytest.raises(ValueError, match="no profile 'rbf'") as error:
+        make_profile("rbf")
+    assert all(name in str(error.value) for name in PROFILES)
 
 
 class TestParameters:

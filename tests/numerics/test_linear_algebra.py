@@ -15,10 +15,8 @@ from torch import Tensor
 from gp_distributions.numerics import linear_algebra as strips
 from gp_distributions.numerics.linear_algebra import (
     cholesky,
-    concatenate,
     entrywise,
     log_densities,
-    matmul,
     square_root,
 )
 from gp_distributions.warnings import JitterWarning, collected
@@ -141,19 +139,6 @@ def test_values_and_gradients(at_zero: float) -> None:
     (gradient,) = torch.autograd.grad(roots.sum(), values)
     expected = torch.tensor([0.0, 0.0, 0.5e150, 0.25], dtype=torch.float64)
     torch.testing.assert_close(gradient, expected, rtol=1e-15, atol=0)
-
-
-@pytest.mark.parametrize("grad", [False, True])
-def test_matmul_and_concatenate(grad: bool) -> None:
-    left, right = rand(4, 2), rand(5, 3, 2).requires_grad_(grad).transpose(-1, -2)
-    product = matmul(left, right)
-    torch.testing.assert_close(product, left @ right)
-    assert product.requires_grad == grad
-    joined = concatenate(product.flatten(-2), rand(5, 2))
-    torch.testing.assert_close(joined, torch.cat([product.flatten(-2), rand(5, 2)], dim=-1))
-    assert joined.requires_grad == grad
-    thick = concatenate(product, rand(5, 4, 2))
-    torch.testing.assert_close(thick, torch.cat([product, rand(5, 4, 2)], dim=-1))
 
 
 MATRIX = rand(7, 5)

@@ -113,12 +113,11 @@ class TestFeatures:
         )
 
 
-class TestChoice:
-    def test_all_atoms_where_they_are_not_more(self) -> None:
-        atoms = clouds(1, 5)[0][0]
-        chosen = spread_landmarks(atoms.repeat(3, 1), 8)
-        assert chosen.shape == (8, 2)
-        assert torch.equal(chosen.unique(dim=0), atoms.unique(dim=0))
+def test_landmarks_are_all_atoms_where_they_are_not_more() -> None:
+    atoms = clouds(1, 5)[0][0]
+    chosen = spread_landmarks(atoms.repeat(3, 1), 8)
+    assert chosen.shape == (8, 2)
+    assert torch.equal(chosen.unique(dim=0), atoms.unique(dim=0))
 
 
 @pytest.mark.parametrize("dim", [1, 3])

@@ -5,7 +5,6 @@ import torch
 from torch import Tensor
 
 from gp_distributions.rows.clouds import (
-    drop_copies,
     drop_padding,
     equal_rows,
     join_rows,
@@ -20,14 +19,6 @@ def clouds(*shape: int, dim: int = 2) -> tuple[Tensor, Tensor]:
 
 
 class TestPad:
-    @pytest.mark.parametrize("shape", [(4,), (3, 4), (2, 3, 4)])
-    def test_new_atoms_are_zero(self, shape: tuple[int, ...]) -> None:
-        rows = join_rows(*clouds(*shape))
-        padded = pad_rows(rows, 21)
-        assert padded.shape == (*shape[:-1], 21)
-        assert torch.equal(padded[..., :12], rows)
-        assert float(padded[..., 12:].abs().sum()) == 0
-
     def test_copies_stay_copies(self) -> None:
         padded = pad_rows(join_rows(*clouds(3, 4)).expand(5, 2, 3, 12), 15)
         assert padded.shape == (5, 2, 3, 15)
@@ -37,31 +28,6 @@ class TestPad:
         rows = join_rows(*clouds(2, 3, 4)).requires_grad_()
         (gradient,) = torch.autograd.grad(pad_rows(rows, 15).sum(), rows)
         assert torch.equal(gradient, torch.ones_like(rows))
-
-
-class TestDropCopies:
-    @pytest.mark.parametrize(
-        ("before", "expanded", "after"),
-        [
-            ((3, 6), (3, 6), (3, 6)),
-            ((3, 6), (5, 3, 6), (3, 6)),
-            ((3, 6), (4, 5, 3, 6), (3, 6)),
-            ((4, 1, 3, 6), (4, 5, 3, 6), (4, 1, 3, 6)),
-            ((1, 5, 3, 6), (4, 5, 3, 6), (5, 3, 6)),
-            ((1, 1, 3, 6), (1, 1, 3, 6), (3, 6)),
-            # The last two axes stay, whatever their strides: the number of clouds has a meaning.
-            ((1, 6), (3, 6), (3, 6)),
-            ((2, 3, 1), (2, 3, 6), (2, 3, 6)),
-        ],
-    )
-    def test_shape(
-        self, before: tuple[int, ...], expanded: tuple[int, ...], after: tuple[int, ...]
-    ) -> None:
-        rows = torch.randn(before, generator=torch.Generator().manual_seed(0)).expand(expanded)
-        narrow = drop_copies(rows)
-        assert narrow.shape == after
-        assert narrow.data_ptr() == rows.data_ptr()
-        assert torch.equal(narrow.expand(expanded), rows)
 
 
 class TestDropPadding:
@@ -100,11 +66,6 @@ class TestEqualRows:
         assert expected.any()
         actual = equal_rows(x1.requires_grad_(), x2).expand(expected.shape)
         assert torch.equal(actual, expected)
-
-    def test_copies_of_a_batch(self) -> None:
-        x = torch.rand(3, 4)
-        expected = torch.eye(3, dtype=torch.bool).expand(5, 3, 3)
-        assert torch.equal(equal_rows(x.expand(5, 3, 4), x).expand(5, 3, 3), expected)
 
     def test_other_widths_and_no_numbers_are_not_equal(self) -> None:
         x = torch.rand(3, 4)
