@@ -2,13 +2,12 @@
 
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from cases import as_rows, random_clouds
+from cases import as_rows, random_clouds, reloaded
 from library_settings import settings_entered
 
 from gp_distributions import (
@@ -33,9 +32,7 @@ from gp_distributions import (
     fit,
     fit_reference,
     integrate_hyperparameters,
-    load,
     relevance,
-    save,
     sensitivity,
 )
 from gp_distributions.models import KernelRidgeClassifier
@@ -75,17 +72,12 @@ def of_scales() -> DistributionGP:
     return DistributionGP(ROWS[:16], Y[:16], DistributionKernel(distance))
 
 
-def in_pieces(folder: Path) -> SparseDistributionGP:
+def in_pieces() -> SparseDistributionGP:
     points = np.random.default_rng(0).normal(size=(40, 4, 2))
     parts = [(PointClouds(p), p.sum((1, 2))) for p in np.split(points, 4)]
     data = ShardedClouds.from_pieces([partial(tuple, part) for part in parts])
     model = SparseDistributionGP(data, covar_module=kernel(), num_inducing=8, progress=False)
     return fit(model, **FAST)
-
-
-def kept(folder: Path) -> Any:
-    save(exact().eval(), folder / "model")
-    return load(folder / "model").predict(X[16:])
 
 
 def compared(targets: torch.Tensor) -> Any:
@@ -98,38 +90,38 @@ def searched() -> ShapeOptimizer:
     return optimizer.run(lambda index: float(Y[index]), 5, progress=False)
 
 
-WORK: dict[str, Callable[[Path], Any]] = {
-    "fit": lambda _: fit(exact(), progress=False),
-    "sampling noise": lambda _: fit(exact(sampling_noise=True), **FAST),
-    "outputs": lambda _: fit(
+WORK: dict[str, Callable[[], Any]] = {
+    "fit": lambda: fit(exact(), progress=False),
+    "sampling noise": lambda: fit(exact(sampling_noise=True), **FAST),
+    "outputs": lambda: fit(
         DistributionGP(ROWS, OUTPUTS, kernel(batch_shape=torch.Size([2]))), **FAST
     ),
-    "shared": lambda _: fit(SharedKernelGP(ROWS, OUTPUTS, kernel()), **FAST),
-    "sparse": lambda _: fit(SparseDistributionGP(ROWS, Y, kernel(), num_inducing=8), **FAST),
+    "shared": lambda: fit(SharedKernelGP(ROWS, OUTPUTS, kernel()), **FAST),
+    "sparse": lambda: fit(SparseDistributionGP(ROWS, Y, kernel(), num_inducing=8), **FAST),
     "pieces": in_pieces,
-    "classes": lambda _: fit(ClassificationGP(ROWS, LABELS, kernel()), **FAST),
-    "sparse classes": lambda _: fit(
+    "classes": lambda: fit(ClassificationGP(ROWS, LABELS, kernel()), **FAST),
+    "sparse classes": lambda: fit(
         SparseClassificationGP(ROWS, LABELS, kernel(), num_inducing=8), **FAST
     ),
-    "kernel ridge": lambda _: KernelRidgeClassifier(ROWS, LABELS, kernel(), ridge=1e-3),
-    "reference": lambda _: fit_reference(of_reference(), steps=3, guard=2, progress=False),
-    "scales": lambda _: fit(of_scales(), **FAST),
-    "integration": lambda _: integrate_hyperparameters(exact()),
-    "comparison": lambda _: compared(Y),
-    "comparison of classifiers": lambda _: compared(LABELS),
-    "sensitivity": lambda _: sensitivity(exact(), X[16:]),
-    "relevance": lambda _: relevance(fitted()),
-    "diagnosis": lambda _: diagnose(kernel(), X),
-    "files": kept,
-    "search": lambda _: searched(),
+    "kernel ridge": lambda: KernelRidgeClassifier(ROWS, LABELS, kernel(), ridge=1e-3),
+    "reference": lambda: fit_reference(of_reference(), steps=3, guard=2, progress=False),
+    "scales": lambda: fit(of_scales(), **FAST),
+    "integration": lambda: integrate_hyperparameters(exact()),
+    "comparison": lambda: compared(Y),
+    "comparison of classifiers": lambda: compared(LABELS),
+    "sensitivity": lambda: sensitivity(exact(), X[16:]),
+    "relevance": lambda: relevance(fitted()),
+    "diagnosis": lambda: diagnose(kernel(), X),
+    "files": lambda: reloaded(exact().eval()).predict(X[16:]),
+    "search": lambda: searched(),
 }
 
 
 @pytest.mark.filterwarnings("ignore::gp_distributions.warnings.DistributionWarning")
 @pytest.mark.parametrize("name", WORK)
-def test_no_setting_is_entered(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_setting_is_entered(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     entered = settings_entered(monkeypatch)
-    WORK[name](tmp_path)
+    WORK[name]()
     assert not entered
 
 

@@ -14,13 +14,11 @@ from gp_distributions import (
     PointClouds,
     PoolSearch,
     fit,
-    relevance,
 )
 from gp_distributions.kernels import default_kernels
 from gp_distributions.measures.inputs import Inputs
 
 pytestmark = pytest.mark.usefixtures("short_fits")
-COLUMNS = ["signal", "income", "education"]
 UNITS = torch.tensor([1.0, 15_000.0, 2.0], dtype=torch.float64)
 OFFSETS = torch.tensor([0.0, 40_000.0, 12.0], dtype=torch.float64)
 
@@ -64,14 +62,6 @@ def test_predictions_do_not_depend_on_units(
         scores.append(r2(predict(read(X[:60]), y[:60], read(X[60:])), y[60:]))
     assert scores[0] > 0.7
     assert scores[1] == pytest.approx(scores[0], abs=0.02)
-
-
-def test_relevance_names_the_column_that_matters() -> None:
-    standard, y = bags()
-    X = PointClouds(OFFSETS + UNITS * standard.points)[:60]
-    found = relevance(fit(DistributionGP(X, y[:60]), restarts=0), names=COLUMNS)
-    first = max((e for e in found.entries if e.coordinate), key=lambda entry: entry.loss)
-    assert first.coordinate == "education"
 
 
 def test_candidates_do_not_depend_on_units() -> None:

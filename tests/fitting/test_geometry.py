@@ -1,12 +1,12 @@
 """Shapes are compared in any pose where targets that are left out say so, and else in their own."""
 
 import pickle
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from cases import reloaded
 from torch import Tensor
 
 from gp_distributions import (
@@ -19,8 +19,6 @@ from gp_distributions import (
     SparseDistributionGP,
     VariationalDistributionGP,
     fit,
-    load,
-    save,
 )
 from gp_distributions.kernels.reading import default_distances
 
@@ -59,14 +57,13 @@ MODELS = {
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_all_models(name: str, tmp_path: Path) -> None:
+def test_all_models(name: str) -> None:
     X, lengths, _ = ovals()
     model = fit(MODELS[name](X, lengths), progress=False)
     assert in_any_pose(model)
     assert "shapes in any pose" in str(model.choice)
     new = MixedInputs(outline=X[:5], age=lengths[:5]) if name == "mixed" else X[:5]
-    save(model, tmp_path / "model.gpd")
-    for other in (load(tmp_path / "model.gpd"), pickle.loads(pickle.dumps(model))):
+    for other in (reloaded(model), pickle.loads(pickle.dumps(model))):
         assert other.choice == model.choice
         assert torch.equal(other.posterior(new).mean, model.posterior(new).mean)
 

@@ -324,13 +324,6 @@ class TestModel:
         torch.testing.assert_close(again, expected, rtol=1e-2, atol=1e-2)
         torch.testing.assert_close(fresh.predict(ROWS[NEW]), expected)
 
-    def test_joint_posteriors_and_single_clouds_agree(self) -> None:
-        model = integrate_hyperparameters(make())
-        many = model.posterior(ROWS[20:40])
-        few = model.posterior(ROWS[20:40].unsqueeze(-2))
-        torch.testing.assert_close(many.mean, few.mean.squeeze(-2))
-        torch.testing.assert_close(many.variance, few.variance.squeeze(-2))
-
     def test_gradients(self) -> None:
         model = integrate_hyperparameters(make())
         points = CLOUDS.points[30:32].clone().requires_grad_()

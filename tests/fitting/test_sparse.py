@@ -9,7 +9,6 @@ import torch
 from cases import as_rows, random_clouds, with_known_level
 from gpytorch.kernels import ScaleKernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
-from torch import Tensor
 
 from gp_distributions import (
     DistributionGP,
@@ -31,10 +30,6 @@ SEVERAL = torch.stack([TARGETS, ROWS[:, :9].sum(-1)], -1)
 
 def make_kernel() -> ScaleKernel:
     return ScaleKernel(DistributionKernel(SlicedWasserstein(2, num_slices=10, num_quantiles=10)))
-
-
-def values(model: Any) -> dict[str, Tensor]:
-    return {name: p.detach().clone() for name, p in model.named_parameters()}
 
 
 @pytest.mark.parametrize("several", [False, True])
@@ -98,8 +93,5 @@ def test_a_fit_computes_in_double_precision() -> None:
 
 
 def test_arguments_are_checked() -> None:
-    model = SparseDistributionGP(ROWS, TARGETS, make_kernel(), num_inducing=20)
-    with pytest.raises(ValueError, match="init="):
-        fit(model, init="best")
     with pytest.raises(ValueError, match="with its training data"):
         fit(SparseDistributionGP(ROWS, SEVERAL, make_kernel()).subset_output([0]))
