@@ -149,10 +149,10 @@ def _standardized(
     return standardized
 
 
-def _principal(distance: Callable[..., Distance], inputs: Inputs = CLOUDS) -> Distance:
+def _principal(distance: Callable[..., Distance]) -> Distance:
     """A distance whose components come from other rows than those of the tests."""
     principal = PrincipalDistance(distance(), num_components=8)
-    principal.adapt(inputs.rows(20, seed=7))
+    principal.adapt(CLOUDS.rows(20, seed=7))
     return principal
 
 
@@ -167,7 +167,6 @@ DISTANCES: dict[str, Case[Distance]] = {
     "linear-transport": Case(partial(_on_reference, gd.LinearTransport), settings={"epsilon": 3.0}),
     "sw1": Case(partial(_SLICED, p=1), settings={"num_quantiles": 7}),
     "sw2-random": Case(partial(_SLICED, sampling="random"), settings={"num_quantiles": 7}),
-    "sw1-random": Case(partial(_SLICED, p=1, sampling="random")),
     "sw2-gaussians": Case(partial(gd.SlicedWasserstein, 2, inputs="gaussians"), GAUSSIANS),
     "sw1-gaussians": Case(partial(gd.SlicedWasserstein, 2, p=1, inputs="gaussians"), GAUSSIANS),
     "mmd": Case(partial(gd.MMD, 2, bandwidth=1.0), settings={"bandwidth": 2.0}),
@@ -195,9 +194,6 @@ DISTANCES: dict[str, Case[Distance]] = {
     "scaled-mmd": Case(
         partial(_scaled, partial(gd.MMD, 2, bandwidth=1.0, inputs="gaussians")), GAUSSIANS
     ),
-    "scaled-mixtures": Case(
-        partial(_scaled, partial(gd.Fourier, 1, inputs="mixtures"), scales=(1.0,)), MIXTURES
-    ),
     "standardized-sw2": Case(partial(_standardized, _SLICED), settings={"scales": (1.0, 3.0)}),
     "standardized-normals": Case(
         partial(_standardized, _SLICED, num_normals=1),
@@ -212,10 +208,6 @@ DISTANCES: dict[str, Case[Distance]] = {
     "sized-sw2": Case(partial(_standardized, _SLICED, sizes=True)),
     "sized-mmd": Case(partial(_standardized, partial(gd.MMD, 2, bandwidth=1.0), sizes=True)),
     "principal-sw2": Case(partial(_principal, _SLICED)),
-    "principal-gaussians": Case(
-        partial(_principal, partial(gd.SlicedWasserstein, 2, inputs="gaussians"), GAUSSIANS),
-        GAUSSIANS,
-    ),
     "precomputed": Case(partial(gd.PrecomputedDistance, OBJECTS), INDICES),
 }
 

@@ -13,11 +13,14 @@ from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, MultitaskGaussian
 from gp_distributions import (
     DistributionGP,
     DistributionKernel,
+    Gaussians,
     PointClouds,
     PrecomputedDistance,
     SharedKernelGP,
     SlicedWasserstein,
+    SlicedWassersteinKernel,
     SparseDistributionGP,
+    diagnose,
 )
 
 CLOUDS = PointClouds.unpack(as_rows(random_clouds(8, sizes=(3, 6))), 2)
@@ -50,16 +53,22 @@ def test_kernels_of_columns_are_for_rows() -> None:
     DistributionGP(CLOUDS.pack(), TARGETS, kernel)
 
 
+@pytest.mark.parametrize("model", [DistributionGP, SharedKernelGP, SparseDistributionGP])
+def test_kernels_of_other_inputs_are_refused(model: Any) -> None:
+    """The width of rows of Gaussians in d dimensions is that of clouds of d atoms."""
+    gaussians, kernel = Gaussians.from_clouds(CLOUDS), SlicedWassersteinKernel(2)
+    message = r'clouds of dimension 2.*got Gaussians of dimension 2.*dim=2 and inputs="gaussians"'
+    for use in (lambda: model(gaussians, TARGETS, kernel), lambda: diagnose(kernel, gaussians)):
+        with pytest.raises(ValueError, match=message):
+            use()
+
+
 def test_one_cloud_needs_an_axis() -> None:
     indices = DistributionKernel(PrecomputedDistance(torch.zeros(8, 8)))
     with pytest.raises(ValueError, match=r"got a single one\. Pass X\[:1\] instead of X\[0\]"):
         DistributionGP(CLOUDS[0], TARGETS[:1])
-    with pytest.raises(ValueError, match=r"got a single one\. Pass X\[:1\]"):
-        DistributionGP(TARGETS, TARGETS[:1], indices)
     with pytest.raises(ValueError, match=r"X\[:1\] instead of X\[0\]"):
         DistributionGP(CLOUDS, TARGETS).predict(CLOUDS[0].pack())
-    with pytest.raises(TypeError, match=r"from_list, and one array X as \[X\]"):
-        DistributionGP(CLOUDS, TARGETS).predict(CLOUDS[0].points.numpy())
     with pytest.raises(TypeError, match=r"torch\.int64\. Pass rows\.double\(\)"):
         DistributionGP(torch.arange(8).unsqueeze(-1), TARGETS, indices)
 

@@ -1,7 +1,6 @@
 """DistributionGP: inputs, shapes, units, exactness, and the BoTorch interface."""
 
 import copy
-import pickle
 from typing import Any
 
 import gpytorch
@@ -12,7 +11,7 @@ from cases import as_rows, random_clouds, sliced_kernel, with_known_level
 from gpytorch.kernels import RBFKernel, ScaleKernel
 from torch import Tensor
 
-from gp_distributions import DistributionGP, PointClouds, SlicedWassersteinKernel
+from gp_distributions import DistributionGP, PointClouds
 from gp_distributions.warnings import JitterWarning
 
 pytestmark = pytest.mark.usefixtures("short_fits")
@@ -79,13 +78,6 @@ class TestPredictions:
         for values in model.predict(ROWS[:12].unflatten(0, (3, 4))):
             assert values.shape == (3, 4, *shape)
 
-    @pytest.mark.parametrize("noise", [True, False])
-    def test_are_those_of_the_posterior(self, model: DistributionGP, noise: bool) -> None:
-        posterior = model.posterior(ROWS[30:], observation_noise=noise)
-        mean, std = model.predict(ROWS[30:], observation_noise=noise, batch_size=3)
-        torch.testing.assert_close(mean, posterior.mean.squeeze(-1).detach())
-        torch.testing.assert_close(std, posterior.variance.sqrt().squeeze(-1).detach())
-
     def test_known_noise_is_in_the_units_of_the_targets(self) -> None:
         variances = torch.linspace(0.1, 4.0, 30, dtype=torch.float64)
         model = with_known_level(make_model(train_Yvar=variances.numpy()))
@@ -127,66 +119,43 @@ class TestPredictions:
             torch.testing.assert_close(std[i, :, 0], expected[1])
             torch.testing.assert_close(everywhere[i, :, 0], model.predict(ROWS[30:])[0])
 
-    def test_survive_copies_and_state(self, model: DistributionGP) -> None:
-        model.covar_module.base_kernel.lengthscale = 0.9
-        expected = model.predict(ROWS[30:])
-        fresh = make_model()
-        fresh.load_state_dict(model.state_dict())
-        for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model)), fresh):
-            torch.testing.assert_close(other.predict(ROWS[30:]), expected)
 
-
-class TestExactness:
-    def test_jitter_is_announced(self) -> None:
-        twice = torch.cat([ROWS[:20], ROWS[:20]])
-        targets = torch.cat([TARGETS[:20], TARGETS[:20]])
-        kernel = sliced_kernel(profile="gaussian")
-        kernel.base_kernel.lengthscale = 1e3
-        model = DistributionGP(twice, targets, kernel)
-        model.likelihood.noise_covar.register_constraint(
-            "raw_noise", gpytorch.constraints.GreaterThan(1e-30)
-        )
-        model.likelihood.noise = torch.tensor(1e-25, dtype=torch.float64)
-        with pytest.warns(JitterWarning, match="duplicate clouds"):
-            model.posterior(ROWS[30:])
-
-
-class TestBoTorch:
-    @pytest.mark.parametrize("compose", ["scale", "sum", "product"])
-    @pytest.mark.parametrize("outputs", [1, 2])
-    def test_posterior_and_its_gradient_are_those_of_single_task_gp(
-        self, compose: str, outputs: int
-    ) -> None:
-        width = ROWS.shape[-1]
-        kernel = sliced_kernel(active_dims=range(width))
-        if compose == "sum":
-            kernel = kernel + ScaleKernel(RBFKernel(active_dims=[width]))
-        elif compose == "product":
-            kernel = kernel * RBFKernel(active_dims=[width])
-        X = torch.cat([ROWS, TARGETS[:, None].cos()], dim=-1)
-        Y = torch.stack([TARGETS, TARGETS.sin()], dim=-1)[:30, :outputs]
-        model = with_known_level(DistributionGP(X[:30], Y, kernel))
-        plain = SingleTaskGP(
-            X[:30],
-            Y,
-            covar_module=copy.deepcopy(model.covar_module),
-            likelihood=copy.deepcopy(model.likelihood),
-        )
-        values = []
-        for each in (model, plain):
-            new = X[30:].unflatten(0, (5, 2)).clone().requires_grad_()
-            posterior = each.posterior(new)
-            value = posterior.mean.sum() + posterior.distribution.covariance_matrix.sin().sum()
-            values.append((value.detach(), *torch.autograd.grad(value, new)))
-        torch.testing.assert_close(values[0], values[1], rtol=1e-6, atol=1e-8)
-
-
-@pytest.mark.parametrize("outputs", [[1, 0], [-1]])
-def test_posterior_of_some_outputs_is_in_their_units(outputs: list[int]) -> None:
-    targets = torch.stack([TARGETS, 1e3 - 10 * TARGETS], dim=-1)
-    model = DistributionGP(
-        ROWS[:30], targets[:30], SlicedWassersteinKernel(2, batch_shape=torch.Size([2]))
+def test_jitter_is_announced() -> None:
+    twice = torch.cat([ROWS[:20], ROWS[:20]])
+    targets = torch.cat([TARGETS[:20], TARGETS[:20]])
+    kernel = sliced_kernel(profile="gaussian")
+    kernel.base_kernel.lengthscale = 1e3
+    model = DistributionGP(twice, targets, kernel)
+    model.likelihood.noise_covar.register_constraint(
+        "raw_noise", gpytorch.constraints.GreaterThan(1e-30)
     )
-    whole, part = model.posterior(ROWS[30:]), model.posterior(ROWS[30:], outputs)
-    torch.testing.assert_close(part.mean, whole.mean[:, outputs])
-    torch.testing.assert_close(part.variance, whole.variance[:, outputs])
+    model.likelihood.noise = torch.tensor(1e-25, dtype=torch.float64)
+    with pytest.warns(JitterWarning, match="duplicate clouds"):
+        model.posterior(ROWS[30:])
+
+
+@pytest.mark.parametrize("compose", ["scale", "sum", "product"])
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_posterior_and_its_gradient_are_those_of_single_task_gp(compose: str, outputs: int) -> None:
+    width = ROWS.shape[-1]
+    kernel = sliced_kernel(active_dims=range(width))
+    if compose == "sum":
+        kernel = kernel + ScaleKernel(RBFKernel(active_dims=[width]))
+    elif compose == "product":
+        kernel = kernel * RBFKernel(active_dims=[width])
+    X = torch.cat([ROWS, TARGETS[:, None].cos()], dim=-1)
+    Y = torch.stack([TARGETS, TARGETS.sin()], dim=-1)[:30, :outputs]
+    model = with_known_level(DistributionGP(X[:30], Y, kernel))
+    plain = SingleTaskGP(
+        X[:30],
+        Y,
+        covar_module=copy.deepcopy(model.covar_module),
+        likelihood=copy.deepcopy(model.likelihood),
+    )
+    values = []
+    for each in (model, plain):
+        new = X[30:].unflatten(0, (5, 2)).clone().requires_grad_()
+        posterior = each.posterior(new)
+        value = posterior.mean.sum() + posterior.distribution.covariance_matrix.sin().sum()
+        values.append((value.detach(), *torch.autograd.grad(value, new)))
+    torch.testing.assert_close(values[0], values[1], rtol=1e-6, atol=1e-8)

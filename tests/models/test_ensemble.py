@@ -64,11 +64,6 @@ def mixed(found: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
 
 
 class TestPredictions:
-    def test_a_model_of_one_kernel_is_its_only_member(self) -> None:
-        model = make()
-        assert model.members == [model]
-        assert model.weights.tolist() == [1.0]
-
     @pytest.mark.parametrize("noise", [False, True])
     def test_mean_and_variance_are_those_of_the_mixture(self, noise: bool) -> None:
         model = ensemble_of(members(), WEIGHTS)
@@ -256,31 +251,25 @@ class TestConditioning:
         torch.testing.assert_close(found.predict(ROWS[NEW]), expected.predict(ROWS[NEW]))
 
 
-class TestLevel:
+def test_a_free_level_is_the_limit_of_a_constant_kernel() -> None:
     """A level with a flat prior is that of a constant kernel of large variance."""
-
-    def test_it_is_the_limit_of_a_constant_kernel(self) -> None:
-        root = randn(9, 12)
-        K = root @ root.mT / 12
-        e, C, k = K[0, :7], K[:7, :7] + 0.1 * torch.eye(7).double(), K[7:, :7]
-        level = Conditioned(torch.linalg.cholesky(C), e, level=True)
-        large = 1e6
-        plain = Conditioned(torch.linalg.cholesky(C + large), e)
-        (mean, explained), (expected, known) = level.joint(k), plain.joint(k + large)
-        torch.testing.assert_close(mean, expected, rtol=0, atol=1e-6)
-        torch.testing.assert_close(
-            K[7:, 7:] - explained, K[7:, 7:] + large - known, rtol=0, atol=1e-6
-        )
-        torch.testing.assert_close(level.marginals(k)[1], explained.diagonal())
-        torch.testing.assert_close(level.precision, plain.precision, rtol=0, atol=1e-6)
-        torch.testing.assert_close(level.mean_cache, plain.mean_cache, rtol=0, atol=1e-6)
-        shift = 0.5 * math.log(2 * math.pi * large)
-        torch.testing.assert_close(
-            level.log_evidence, plain.log_evidence + shift, rtol=0, atol=1e-5
-        )
-        first = Conditioned(torch.linalg.cholesky(C[:5, :5]), e[:5], level=True)
-        more = first.extended(C[5:, :5], C[5:, 5:], e, key=None)
-        torch.testing.assert_close(more.joint(k), (mean, explained))
+    root = randn(9, 12)
+    K = root @ root.mT / 12
+    e, C, k = K[0, :7], K[:7, :7] + 0.1 * torch.eye(7).double(), K[7:, :7]
+    level = Conditioned(torch.linalg.cholesky(C), e, level=True)
+    large = 1e6
+    plain = Conditioned(torch.linalg.cholesky(C + large), e)
+    (mean, explained), (expected, known) = level.joint(k), plain.joint(k + large)
+    torch.testing.assert_close(mean, expected, rtol=0, atol=1e-6)
+    torch.testing.assert_close(K[7:, 7:] - explained, K[7:, 7:] + large - known, rtol=0, atol=1e-6)
+    torch.testing.assert_close(level.marginals(k)[1], explained.diagonal())
+    torch.testing.assert_close(level.precision, plain.precision, rtol=0, atol=1e-6)
+    torch.testing.assert_close(level.mean_cache, plain.mean_cache, rtol=0, atol=1e-6)
+    shift = 0.5 * math.log(2 * math.pi * large)
+    torch.testing.assert_close(level.log_evidence, plain.log_evidence + shift, rtol=0, atol=1e-5)
+    first = Conditioned(torch.linalg.cholesky(C[:5, :5]), e[:5], level=True)
+    more = first.extended(C[5:, :5], C[5:, 5:], e, key=None)
+    torch.testing.assert_close(more.joint(k), (mean, explained))
 
 
 def test_quantiles_where_a_member_has_no_variance() -> None:

@@ -154,16 +154,6 @@ class TestLikelihood:
         value.backward()
         assert float(model.likelihood.raw_sampling_noise.grad.abs()) > 1e-3
 
-    def test_gradient_in_points_and_weights(self) -> None:
-        model = make_model()
-        X = as_rows(random_clouds(2, seed=1, sizes=(20, 20))).requires_grad_()
-        assert torch.autograd.gradcheck(
-            lambda x: model.posterior(x, observation_noise=True).variance,
-            X,
-            atol=1e-5,
-            fast_mode=True,
-        )
-
     def test_beside_other_columns(self) -> None:
         """The clouds are in columns 1 to 60; a kernel reads the first one too."""
         X = torch.cat([TARGETS[:, None].cos(), ROWS], dim=-1)
@@ -194,25 +184,24 @@ class TestLikelihood:
             DistributionGP(gaussians, [0.0, 1.0], kernel, sampling_noise=True)
 
 
-class TestBoTorch:
-    def test_fantasies_have_the_noise_of_their_clouds(self) -> None:
-        model = make_model(outcome_transform=None)
-        X = ROWS[30:34].unflatten(0, (2, 2))
-        fantasies = model.fantasize(X, sampler=SobolQMCNormalSampler(torch.Size([3]), seed=0))
-        for b in range(2):
-            # Variances do not depend on what was fantasised.
-            rows = torch.cat([ROWS[:30], X[b]])
-            other = DistributionGP(
-                rows,
-                torch.zeros(32),
-                model.covar_module,
-                likelihood=model.likelihood,
-                outcome_transform=None,
-            )
-            for noise in (True, False):
-                actual = fantasies.posterior(ROWS[34:], observation_noise=noise).variance
-                expected = other.posterior(ROWS[34:], observation_noise=noise).variance
-                torch.testing.assert_close(actual[:, b], expected.expand(3, 6, 1))
+def test_fantasies_have_the_noise_of_their_clouds() -> None:
+    model = make_model(outcome_transform=None)
+    X = ROWS[30:34].unflatten(0, (2, 2))
+    fantasies = model.fantasize(X, sampler=SobolQMCNormalSampler(torch.Size([3]), seed=0))
+    for b in range(2):
+        # Variances do not depend on what was fantasised.
+        rows = torch.cat([ROWS[:30], X[b]])
+        other = DistributionGP(
+            rows,
+            torch.zeros(32),
+            model.covar_module,
+            likelihood=model.likelihood,
+            outcome_transform=None,
+        )
+        for noise in (True, False):
+            actual = fantasies.posterior(ROWS[34:], observation_noise=noise).variance
+            expected = other.posterior(ROWS[34:], observation_noise=noise).variance
+            torch.testing.assert_close(actual[:, b], expected.expand(3, 6, 1))
 
 
 class TestLearning:

@@ -11,7 +11,6 @@ from torch import Tensor
 from gp_distributions import (
     DistributionGP,
     DistributionKernel,
-    Gaussians,
     Hellinger,
     MMDKernel,
     PointClouds,
@@ -76,14 +75,6 @@ def test_labels_have_no_scale() -> None:
     indices = torch.arange(6, dtype=torch.float64).unsqueeze(-1)
     kernel = DistributionKernel(PrecomputedDistance(torch.zeros(6, 6, dtype=torch.float64)))
     fit(DistributionGP(indices, TARGETS[:6], kernel), restarts=0)
-
-
-def test_gaussians() -> None:
-    mean = POINTS[:, 0]
-    eye = torch.eye(2, dtype=torch.float64).expand(24, 2, 2)
-    for scale in SCALES:
-        found = fit(DistributionGP(Gaussians(scale * mean, scale**2 * eye), TARGETS), restarts=0)
-        assert bool(found.predict(Gaussians(scale * mean, scale**2 * eye))[1].isfinite().all())
 
 
 @pytest.mark.parametrize("model", [DistributionGP, SharedKernelGP])

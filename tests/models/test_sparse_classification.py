@@ -95,40 +95,12 @@ class TestInputs:
         assert set(found.tolist()) <= set(np.asarray(labels).tolist())
         torch.testing.assert_close(model.predict_proba(BAGS).sum(-1), torch.ones(80).double())
 
-    def test_pieces_with_labels(self) -> None:
-        class Pieces:
-            num_pieces = 3
-
-            def __init__(self, labels: Any) -> None:
-                self.labels = labels
-
-            def piece(self, index: int) -> Any:
-                part = slice(20 * index, 20 * (index + 1))
-                return BAGS[part], None if self.labels is None else self.labels[part]
-
-            def sample(self, n: int, seed: int) -> Any:
-                return BAGS[:30], None if self.labels is None else self.labels[:30]
-
-        options: dict[str, Any] = {"covar_module": make_kernel(), "num_inducing": 100}
-        model = SparseClassificationGP(Pieces(NAMES), **options)
-        assert len(model.leave_one_out()) == 60
-        assert model.classes_.tolist() == ["medium", "narrow", "wide"]
-        rare = NAMES.copy()
-        rare[45] = "round"  # which the sample lacks
-        assert "round" in SparseClassificationGP(Pieces(rare), **options).classes_
-        with pytest.raises(ValueError, match="labels of None"):
-            SparseClassificationGP(Pieces(None), **options)
-
     def test_no_clouds(self) -> None:
         model = make_model(num_inducing=10)
         assert model.predict_proba(ROWS[:0]).shape == (0, 3)
         assert model.predict(ROWS[:0]).shape == (0,)
 
     def test_mistakes_are_named(self) -> None:
-        with pytest.raises(ValueError, match="at least two classes"):
-            SparseClassificationGP(ROWS, ["a"] * 80, make_kernel())
-        with pytest.raises(ValueError, match="one label for each of 80"):
-            SparseClassificationGP(ROWS, ["a", "b"], make_kernel())
         with pytest.raises(ValueError, match="alpha_epsilon > 0"):
             make_model(alpha_epsilon=0.0)
         for batch in (ROWS.unflatten(0, (2, 40)), PointClouds(BAGS.points.unflatten(0, (2, 40)))):
@@ -169,6 +141,9 @@ class TestShards:
         assert 1 not in model.training_data().content[1]
         assert model.classes_.tolist() == [0, 1, 2]
         assert len(fit(model, restarts=0).predict_proba(data)) == 90
+        bare = ShardedClouds.from_pieces([lambda: BAGS])
+        with pytest.raises(ValueError, match="labels of None"):
+            SparseClassificationGP(bare, covar_module=make_kernel())
 
     def test_labels_become_targets_where_pieces_are_read(self) -> None:
         data = shards()

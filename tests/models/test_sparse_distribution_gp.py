@@ -3,13 +3,12 @@
 import copy
 import itertools
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from botorch.models.transforms.outcome import Standardize
-from cases import as_rows, halving, random_clouds, sliced_kernel, with_known_level
+from cases import as_rows, halving, random_clouds, reloaded, sliced_kernel, with_known_level
 from gpytorch.kernels import ScaleKernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
 from gpytorch.mlls import ExactMarginalLogLikelihood
@@ -21,8 +20,6 @@ from gp_distributions import (
     SharedKernelGP,
     SlicedWassersteinKernel,
     SparseDistributionGP,
-    load,
-    save,
 )
 from gp_distributions.models.pieces import SampledPieces
 
@@ -83,13 +80,8 @@ class TestExactness:
     @pytest.mark.parametrize("noise", [True, False])
     def test_predictions(self, name: str, noise: bool) -> None:
         sparse, exact = make_sparse(**OPTIONS[name]), make_exact(**OPTIONS[name])
-        for found, expected in zip(
-            sparse.predict(NEW, observation_noise=noise),
-            exact.predict(NEW, observation_noise=noise),
-            strict=True,
-        ):
-            assert found.shape == expected.shape
-            torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
+        found, expected = (m.predict(NEW, observation_noise=noise) for m in (sparse, exact))
+        torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
 
     @pytest.mark.parametrize("name", OPTIONS)
     def test_bound(self, name: str) -> None:
@@ -106,8 +98,8 @@ class TestExactness:
                     ROWS[:60], targets[:, output], make_kernel(), train_Yvar=variances[:, output]
                 )
             )
-            for found, expected in zip(sparse.predict(NEW), exact.predict(NEW), strict=True):
-                torch.testing.assert_close(found[:, output], expected, rtol=1e-6, atol=1e-6)
+            found = tuple(values[:, output] for values in sparse.predict(NEW))
+            torch.testing.assert_close(found, exact.predict(NEW), rtol=1e-6, atol=1e-6)
 
     @pytest.mark.parametrize("several", [False, True])
     def test_joint_posteriors(self, several: bool) -> None:
@@ -299,14 +291,6 @@ class TestBoTorch:
         model.posterior(X.unsqueeze(-2)).variance.sum().backward()
         assert bool(X.grad.isfinite().all())
 
-    def test_subset_of_outputs(self) -> None:
-        model = make_sparse(SEVERAL, num_inducing=20)
-        mean, std = model.predict(NEW)
-        found = model.subset_output([2, 0]).predict(NEW)
-        torch.testing.assert_close(found, (mean[:, [2, 0]], std[:, [2, 0]]))
-        with pytest.raises(ValueError, match="with its training data"):
-            model.subset_output([0]).leave_one_out()
-
 
 class TestInputs:
     @pytest.mark.parametrize("name", OPTIONS)
@@ -346,7 +330,6 @@ class TestInputs:
     def test_mistakes_are_named(self) -> None:
         cases: list[tuple[dict[str, Any], str]] = [
             ({"train_Y": None}, "Expected train_Y"),
-            ({"train_Y": TARGETS[:59]}, r"one target for each of \(60,\) clouds"),
             ({"train_X": ROWS[:60].unsqueeze(0)}, "without a batch axis"),
             ({"sampling_noise": True, "train_Yvar": TARGETS[:60]}, "at most one of"),
             ({"covar_module": None}, "covar_module is needed"),
@@ -362,7 +345,7 @@ class TestInputs:
 
 
 @pytest.mark.parametrize("offset", [0.0, 50.0])
-def test_predictions_in_single_precision_are_close(offset: float, tmp_path: Path) -> None:
+def test_predictions_in_single_precision_are_close(offset: float) -> None:
     rows = PointClouds(BAGS.points + offset, BAGS.weights).pack()
     double, single = (
         set_values(
@@ -377,8 +360,7 @@ def test_predictions_in_single_precision_are_close(offset: float, tmp_path: Path
     assert not torch.equal(mean, expected)
     torch.testing.assert_close(mean, expected, rtol=0, atol=1e-3 * float(scale.min()))
     torch.testing.assert_close(std, scale, rtol=1e-3, atol=0)
-    save(single, tmp_path / "model")
-    loaded = load(tmp_path / "model")
+    loaded = reloaded(single)
     assert loaded.feature_dtype == torch.float32
     assert all(map(torch.equal, loaded.predict(rows[60:]), (mean, std)))
     assert single.subset_output([0]).feature_dtype == torch.float32

@@ -24,14 +24,6 @@ MISSING = TARGETS.clone()
 MISSING[3, 1] = MISSING[5:9, 0] = torch.nan
 
 
-def test_a_cloud_without_a_target_is_to_be_left_out() -> None:
-    absent = TARGETS.clone()
-    absent[4] = torch.nan
-    for targets in (absent, absent[:, 0]):
-        with pytest.raises(ValueError, match=r"cloud 4 is .*nan.* Leave out clouds without"):
-            DistributionGP(CLOUDS, targets)
-
-
 def test_the_name_of_a_cloud_without_a_target() -> None:
     names = [f"patient {i}" for i in range(20)]
     targets = pd.Series(MISSING[:, 1].numpy(), index=names)

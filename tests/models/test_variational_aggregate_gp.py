@@ -2,18 +2,18 @@
 
 import math
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from botorch.exceptions.errors import UnsupportedError
+from cases import reloaded
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.distributions import Binomial, Poisson
 
-from gp_distributions import PointClouds, VariationalAggregateGP, fit, load, save
+from gp_distributions import PointClouds, VariationalAggregateGP, fit
 from gp_distributions.fitting.aggregates import log_evidence, settle
 
 pytestmark = pytest.mark.usefixtures("short_fits")
@@ -147,18 +147,16 @@ def test_links_are_those_of_mean_rates(likelihood: Any) -> None:
 
 
 @pytest.mark.parametrize("kinds", [False, True])
-def test_saved_models_predict_the_same(kinds: bool, tmp_path: Path) -> None:
+def test_saved_models_predict_the_same(kinds: bool) -> None:
     X, y, people, _, _ = precincts(20, kinds=kinds)
     model = VariationalAggregateGP(X, y, trials=people, context=0.5, num_features=8).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.1)
     model.place.normal_(std=0.1)
-    save(model, tmp_path / "model")
-    loaded = load(tmp_path / "model")
+    loaded = reloaded(model)
     assert all(map(torch.equal, model.group_shares(), loaded.group_shares()))
-    for one, other in zip(model.predict(X), loaded.predict(X), strict=True):
-        assert torch.equal(one, other)
+    assert all(map(torch.equal, model.predict(X), loaded.predict(X)))
 
 
 def test_groups_of_other_atoms() -> None:

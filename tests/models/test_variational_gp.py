@@ -1,7 +1,6 @@
 """Counts, shares and numbers with outliers, by variational inference."""
 
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import pytest
 import torch
 from botorch.acquisition import LogExpectedImprovement
 from botorch.exceptions.errors import UnsupportedError
+from cases import reloaded
 from gpytorch import settings
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import ScaleKernel
@@ -28,8 +28,6 @@ from gp_distributions import (
     SlicedWassersteinKernel,
     VariationalDistributionGP,
     fit,
-    load,
-    save,
 )
 from gp_distributions.distances.embedded_rows import EmbeddedRows
 from gp_distributions.models import PoissonRateLikelihood, variational_gp
@@ -189,13 +187,6 @@ def test_effects_of_bags_widen_intervals_where_counts_vary_more() -> None:
     assert model.effect_variance > 0.1
 
 
-def test_exposures_multiply_rates() -> None:
-    X, *_ = problem("poisson")
-    model = fitted("poisson")
-    once, thrice = (model.predict(X[TEST], exposure=e)[0] for e in (1, torch.full((100,), 3.0)))
-    torch.testing.assert_close(thrice, 3 * once)
-
-
 @pytest.mark.parametrize("counts", [[0] * 12, [3] * 12, [3]], ids=str)
 def test_counts_that_are_all_alike(counts: list[int]) -> None:
     """Link values then have no variance from which to start."""
@@ -208,40 +199,34 @@ def test_counts_that_are_all_alike(counts: list[int]) -> None:
 
 
 @pytest.mark.parametrize("likelihood", [NegativeBinomialLikelihood(), BernoulliLikelihood()])
-def test_likelihoods_of_gpytorch_are_taken(likelihood: Any, tmp_path: Path) -> None:
+def test_likelihoods_of_gpytorch_are_taken(likelihood: Any) -> None:
     X, y, _ = problem("poisson")
     y = (y > 1).double() if isinstance(likelihood, BernoulliLikelihood) else y
     model = VariationalDistributionGP(X[TRAIN], y[TRAIN], likelihood=likelihood, num_inducing=30)
     fit(model, restarts=0, progress=False)
     lower, upper = model.interval(X[TEST])
     assert ((lower <= y[TEST]) & (y[TEST] <= upper)).double().mean() > 0.88
-    save(model, tmp_path / "model.gp")
-    loaded = load(tmp_path / "model.gp")
+    loaded = reloaded(model)
     assert torch.equal(loaded.log_prob(X[TEST], y[TEST]), model.log_prob(X[TEST], y[TEST]))
 
 
 @pytest.mark.parametrize("kind", ["poisson", "binomial", "student_t"])
-def test_loaded_models_predict_the_same_bits(kind: str, tmp_path: Path) -> None:
+def test_loaded_models_predict_the_same_bits(kind: str) -> None:
     X, _, known = problem(kind)
     model, some = fitted(kind), of(TEST, known)
-    save(model, tmp_path / "model.gp")
-    loaded = load(tmp_path / "model.gp")
+    loaded = reloaded(model)
     assert all(map(torch.equal, model.predict(X[TEST], **some), loaded.predict(X[TEST], **some)))
     assert "VariationalDistributionGP" in repr(loaded)
     with pytest.warns(ConvergenceWarning):
         fit(loaded, init="current", progress=False, options={"maxiter": 2, "ftol": 1e-12})
 
 
-def test_the_default_is_one_kernel_with_a_linear_term(tmp_path: Path) -> None:
+def test_the_default_is_one_kernel_with_a_linear_term() -> None:
     X, latent, rng = bags()
     y = torch.tensor(rng.binomial(5, latent.sigmoid())).double()
     model = VariationalDistributionGP(X[TRAIN], y[TRAIN], likelihood="binomial", trials=5)
     fit(model, restarts=0, progress=False, options=ROUGH)
-    assert model.choice == Choice(linear=True)
-    save(model, tmp_path / "model.gp")
-    loaded = load(tmp_path / "model.gp")
-    assert torch.equal(loaded.log_prob(X, y, trials=5), model.log_prob(X, y, trials=5))
-    assert loaded.choice == model.choice
+    assert model.choice == reloaded(model).choice == Choice(linear=True)
 
 
 def test_acquisition_functions_read_the_latent_value() -> None:
@@ -307,8 +292,6 @@ def test_wrong_counts_have_the_names_of_their_clouds() -> None:
     with pytest.raises(ValueError, match=r"cloud 1 \(named 'b'\) is 0.5"):
         VariationalDistributionGP(X, counts)
     model = VariationalDistributionGP(X, [1, 2, 3])
-    with pytest.raises(ValueError, match="exposures, but that of cloud 1"):
-        model.predict(X, exposure=[1.0, -1.0, 1.0])
     with pytest.raises(ValueError, match=r"cloud 2 is 1.5"):
         model.log_prob(X, [1, 1, 1.5])
     with pytest.raises(ValueError, match="without a batch axis and one target"):
