@@ -9,9 +9,7 @@ import pytest
 import torch
 from botorch.acquisition import (
     AcquisitionFunction,
-    LogExpectedImprovement,
     qKnowledgeGradient,
-    qLogExpectedImprovement,
     qLogNoisyExpectedImprovement,
 )
 from botorch.acquisition.multi_objective import qLogNoisyExpectedHypervolumeImprovement
@@ -23,7 +21,6 @@ from gpytorch.kernels import RBFKernel, ScaleKernel
 from torch import Tensor
 
 from gp_distributions import DistributionGP, DistributionKernel, PointClouds, SlicedWasserstein
-from gp_distributions.bayesopt import Observations, default_acquisition
 
 # Without padding, because finite differences would make its weights negative.
 ROWS = as_rows(random_clouds(20, sizes=(8, 8)))
@@ -100,31 +97,7 @@ def test_values_and_gradients_are_those_on_features(name: str) -> None:
         results.append((values.detach(), *torch.autograd.grad(values.sum(), X)))
     assert bool(results[0][1].isfinite().all())
     assert float(results[0][1].abs().max()) > 0
-    for ours, theirs in zip(*results, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-7)
-
-
-@pytest.mark.filterwarnings("ignore:Sparse invariant checks")
-@pytest.mark.filterwarnings("ignore:A not p.d., added jitter")
-@pytest.mark.parametrize(
-    ("outputs", "objectives", "pending", "expected"),
-    [
-        (1, 1, None, LogExpectedImprovement),
-        (1, 1, NEW[:1], qLogExpectedImprovement),
-        (2, 1, None, qLogExpectedImprovement),
-        (2, 2, NEW[:1], qLogNoisyExpectedHypervolumeImprovement),
-    ],
-)
-def test_default(outputs: int, objectives: int, pending: Tensor | None, expected: type) -> None:
-    model, _ = models(outputs)
-    data = Observations(TRAIN, TARGETS[:, :outputs], objectives, pending, 1, 0)
-    acquisition = default_acquisition(model, data)
-    assert type(acquisition) is expected
-    values = acquisition(NEW[1:].unsqueeze(-2))
-    assert values.shape == (7,)
-    assert bool(values.isfinite().all())
-    again = default_acquisition(model, data)(NEW[1:].unsqueeze(-2))
-    torch.testing.assert_close(again, values, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(*results, rtol=1e-5, atol=1e-7)
 
 
 def test_functions_of_botorch_that_read_tensors_say_what_they_take() -> None:

@@ -74,14 +74,15 @@ def test_folds() -> None:
 def test_what_does_not_correspond_is_refused() -> None:
     with pytest.raises(TypeError, match="whose atoms have no order"):
         Decoder.from_examples(PointClouds(CIRCLE[None]))
-    with pytest.raises(ValueError, match=r"more than num_components=15 examples, got 15"):
-        Decoder.from_examples(OUTLINES, 15)
-    with pytest.raises(ValueError, match="vary in 3 directions"):
-        Decoder.from_examples(MESHES[:2] * 3, 3)
-    with pytest.raises(ValueError, match=r"Example 1: expected a mesh with the vertices and faces"):
-        Decoder.from_examples([MESHES[0], (TETRAHEDRON, FACES[:, ::-1])])
-    with pytest.raises(ValueError, match="Example 0: expected an outline in the plane, got 3"):
-        Decoder.from_examples([TETRAHEDRON])
+    turned = (TETRAHEDRON, FACES[:, ::-1])
+    for examples, options, message in (
+        (OUTLINES, {"num_components": 15}, "more than num_components=15 examples, got 15"),
+        (MESHES[:2] * 3, {"num_components": 3}, "vary in 3 directions"),
+        ([MESHES[0], turned], {}, "Example 1: expected a mesh with the vertices and faces"),
+        ([TETRAHEDRON], {}, "Example 0: expected an outline in the plane, got 3"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            Decoder.from_examples(examples, **options)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="faces of the examples"):
         Decoder.from_examples(MESHES, 2).encode([(TETRAHEDRON, FACES[::-1])])
 

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from botorch.acquisition import LogExpectedImprovement, qKnowledgeGradient, qLogExpectedImprovement
-from botorch.exceptions import UnsupportedError
+from botorch.acquisition import qLogExpectedImprovement
 from botorch.sampling import SobolQMCNormalSampler
 from cases import with_known_level
 from gpytorch.kernels import ScaleKernel
@@ -127,8 +126,6 @@ def test_penalty_is_its_formula() -> None:
 
 
 def test_errors(model: DistributionGP) -> None:
-    with pytest.raises(ValueError, match="2 x 2 tensor of finite numbers"):
-        optimize(model, bounds=BOUNDS.flip(0))
     with pytest.raises(ValueError, match="S >= 1 clouds"):
         optimize(model, starts=data()[0])
     normals = torch.nn.functional.normalize(data().points, dim=-1)
@@ -139,9 +136,5 @@ def test_errors(model: DistributionGP) -> None:
     ):
         with pytest.raises(ValueError, match="starts without normals"):
             made()
-    with pytest.raises(UnsupportedError, match="not one-shot"):
-        optimize_free_shapes(qKnowledgeGradient(model, num_fantasies=2), data(), BOUNDS)
-    with pytest.raises(UnsupportedError, match="X_pending"):
-        optimize_free_shapes(LogExpectedImprovement(model, 0.0), data(), BOUNDS, 2, maxiter=1)
     with pytest.raises(ValueError, match="Remove duplicates"):
         DataPenalty(distance(), data()[[0, 0, 0, 1]])

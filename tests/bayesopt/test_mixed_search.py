@@ -180,8 +180,7 @@ class TestParts:
             search.encoding.decode(r) for r in (search.input_transform.transform(X), rows)
         )
         for name, part in expected.items():
-            for ours, theirs in zip(*map(_tensors, (read[name], part)), strict=True):
-                torch.testing.assert_close(ours, theirs)
+            torch.testing.assert_close(*map(_tensors, (read[name], part)))
 
     def test_penalty_of_free_shapes_counts(self) -> None:
         starts = PointClouds(0.5 * CIRCLE.expand(2, 8, 2) * torch.tensor([[[1.0]], [[1.1]]]))
@@ -283,28 +282,6 @@ class TestCandidates:
     def test_invalid_parts(self, parts: Any, error: type[Exception], message: str) -> None:
         with pytest.raises(error, match=message):
             MixedSearch(**parts)
-
-
-class TestOptimizer:
-    def test_constraints_failures_and_several_candidates(self) -> None:
-        def both(candidate: dict[str, Any]) -> tuple[float, float]:
-            if candidate["shape"] == 0:
-                raise RuntimeError("too small")
-            return outcome(candidate), candidate["angle"] - 1.0
-
-        search = pool_search(raw_samples=8, num_restarts=1)
-        optimizer = optimizer_of(search, constraints=1)
-        optimizer.tell_failure({"shape": 0, "angle": 0.0, "material": "ash"}, "too small")
-        optimizer.run(both, 11, q=2, progress=False)
-        # Without the constraint, the best angle is 1.4; with it, the best value is at the bound.
-        chosen = [e.candidate for e in optimizer.evaluations[5:]]
-        assert sum(c["angle"] <= 1.0 for c in chosen) >= 4
-        assert optimizer.best[1] > max(
-            e.outcomes[0]
-            for e in optimizer.evaluations[:5]
-            if e.outcomes is not None and e.outcomes[1] <= 0
-        )
-        assert len({e.key for e in optimizer.evaluations}) == 11
 
 
 def _tensors(part: Any) -> list[Tensor]:

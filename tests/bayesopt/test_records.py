@@ -108,19 +108,18 @@ class TestLines:
         assert failures == ["None", "", "x", "two\nlines \ud800"]
 
 
-class TestFiles:
-    def test_one_search_at_a_time(self, path: Path, tmp_path: Path) -> None:
-        linked = tmp_path / "links" / "other.jsonl"
-        linked.parent.mkdir()
-        linked.symlink_to(path)
-        first, second = optimizer(path), optimizer(linked)
+def test_one_search_at_a_time(path: Path, tmp_path: Path) -> None:
+    linked = tmp_path / "links" / "other.jsonl"
+    linked.parent.mkdir()
+    linked.symlink_to(path)
+    first, second = optimizer(path), optimizer(linked)
 
-        def use(index: int) -> list[float]:
-            for other in (lambda: second.tell(1, [1.0, 2.0]), lambda: optimizer(linked)):
-                with pytest.raises(CheckpointError, match="in use"):
-                    other()
-            return [1.0, 2.0]
+    def use(index: int) -> list[float]:
+        for other in (lambda: second.tell(1, [1.0, 2.0]), lambda: optimizer(linked)):
+            with pytest.raises(CheckpointError, match="in use"):
+                other()
+        return [1.0, 2.0]
 
-        first.run(use, 1, progress=False)
-        assert len(first.evaluations) == 1
-        assert first.evaluations[0].failure is None
+    first.run(use, 1, progress=False)
+    assert len(first.evaluations) == 1
+    assert first.evaluations[0].failure is None

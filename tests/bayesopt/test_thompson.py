@@ -101,13 +101,6 @@ def test_searches() -> None:
     asked = pool.ask(5)
     assert len(set(asked)) == 5
     assert not set(asked) & set(pool.ask(5))
-    search = DesignSearch(
-        Decoder(ellipses), [[0.1, 0.1], [1.0, 1.0]], num_restarts=2, raw_samples=16
-    )
-    designs = ShapeOptimizer(search, acquisition="thompson", initial=4, restarts=0)
-    designs.run(ellipse_value, 5, progress=False)
-    first, second = designs.ask(2)
-    assert not torch.equal(first, second)
 
 
 def test_other_names_are_refused() -> None:

@@ -73,16 +73,6 @@ def test_gradients_end_at_estimators() -> None:
         assert not clouds.points.requires_grad
 
 
-@pytest.mark.parametrize("kind", [DistributionGPRegressor, DistributionGPClassifier])
-def test_targets_in_the_order_of_labelled_clouds(kind: type) -> None:
-    table = pd.DataFrame({"bag": np.repeat(list("abcdefgh"), 5), "x": X[..., 0].ravel()})
-    clouds = PointClouds.from_frame(table, bag="bag", columns="x")
-    targets = pd.Series(Y > 0, index=list("abcdefgh"))
-    kind(options=SMALL, restarts=0).fit(clouds, targets)
-    with pytest.raises(ValueError, match="row 0 is named 'a' in the clouds and 'h' in the targets"):
-        kind().fit(clouds, targets[::-1])
-
-
 NUMBERS = [RNG.normal(size=int(n)) for n in (3, 5, 2, 4, 5, 3, 2, 4)]
 
 
