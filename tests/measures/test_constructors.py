@@ -155,10 +155,6 @@ def test_a_row_without_a_bag_is_named(ids):
         ({"bag": "nope", "columns": "x"}, r"'nope', got none; columns: \['bag', 'x', 'y', 'w'\]"),
         ({"bag": "bag", "columns": "x", "weight": "v"}, r"'v', got none"),
         ({"bag": "bag", "columns": []}, r"at least one column of coordinates"),
-        (
-            {"bag": "x", "columns": "bag"},
-            r"Column 'bag': expected finite numbers, got 'a' in row 0",
-        ),
     ],
 )
 def test_bad_columns_are_named(options, message):
@@ -264,14 +260,6 @@ def test_arc_length_weights_integrate_over_an_uneven_circle():
     error = abs((made.weights * made.points[..., 0] ** 2).sum().item() - 0.5)
     assert error <= step**2 / 4
     assert abs((made.points[..., 0] ** 2).mean().item() - 0.5) > step**2 / 4
-
-
-def test_the_weight_of_a_vertex_is_half_of_both_segments():
-    corner = np.array([[0.0, 0], [3, 0], [3, 4]])
-    closed = PointClouds.from_curves([corner]).weights
-    assert torch.allclose(closed, torch.tensor([[4.0, 3.5, 4.5]], dtype=torch.float64) / 12)
-    opened = PointClouds.from_curves([corner], closed=False).weights
-    assert torch.allclose(opened, torch.tensor([[1.5, 3.5, 2]], dtype=torch.float64) / 7)
 
 
 @few

@@ -108,5 +108,3 @@ def test_frames_without_an_index_name_their_ingredients() -> None:
 def test_columns_that_do_not_exist_are_named() -> None:
     with pytest.raises(ValueError, match="Expected one column 'recipe', got none"):
         PointClouds.from_fractions(RECIPES, INGREDIENTS, bag="recipe")
-    with pytest.raises(ValueError, match="Expected one column 'pH', got none"):
-        PointClouds.from_fractions(RECIPES, INGREDIENTS, columns=["pH"])

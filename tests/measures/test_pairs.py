@@ -159,13 +159,13 @@ def test_errors():
     with pytest.raises(ValueError, match=r"Bag 1 \(label b\): expected at least two atoms.*got 1"):
         clouds.pairs()
     assert clouds.pairs(self_pairs=True).sizes.tolist() == [6, 1, 3]
-    pair = clouds[[0, 2]]
-    with pytest.raises(ValueError, match=r"either features or space <= d = 4, got space = 5"):
-        pair.pairs(5)
-    with pytest.raises(ValueError, match="do not depend on the order"):
-        pair.pairs(features=torch.sub)
-    with pytest.raises(ValueError, match=r"expected a tensor of shape \(2, D\) for 2 pairs"):
-        pair.pairs(features=lambda a, b: (a * b).sum())
+    for options, message in (
+        ({"space": 5}, r"either features or space <= d = 4, got space = 5"),
+        ({"features": torch.sub}, "do not depend on the order"),
+        ({"features": lambda a, b: (a * b).sum()}, r"of shape \(2, D\) for 2 pairs"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            clouds[[0, 2]].pairs(**options)
     with pytest.raises(ValueError, match=r"Bag 1: expected finite features.*got -inf in pair 0"):
         PointClouds([[[0.0], [1.0]], [[2.0], [2.0]]]).pairs(
             features=lambda a, b: (a - b).abs().log()

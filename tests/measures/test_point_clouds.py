@@ -37,15 +37,6 @@ def clouds(draw):
     return PointClouds(points, weights)
 
 
-def test_weights_are_normalised_and_equal_by_default():
-    given_weights = np.array([[1.0, 3.0], [0.0, 0.5]])
-    weighted = PointClouds(np.zeros((2, 2, 1)), given_weights)
-    assert weighted.weights.tolist() == [[0.25, 0.75], [0, 1]]
-    assert weighted.sizes.tolist() == [2, 1]
-    assert not weighted.sizes.is_floating_point()
-    assert PointClouds(np.zeros((5, 4, 3))).weights.unique().tolist() == [0.25]
-
-
 def test_a_single_cloud_has_no_length_and_is_not_iterable():
     single = PointClouds(np.zeros((5, 2)))
     with pytest.raises(TypeError, match="single cloud"):
@@ -55,8 +46,6 @@ def test_a_single_cloud_has_no_length_and_is_not_iterable():
 
 
 def test_repr():
-    bags = [np.zeros((n, 2)) for n in (27, 496, 100)]
-    assert repr(PointClouds.from_list(bags)) == "PointClouds(3 clouds, 27-496 atoms, d=2, float64)"
     batch = PointClouds(np.zeros((3, 200, 2, 1)))
     assert repr(batch) == "PointClouds(3 x 200 clouds, 2 atoms, d=1, float64)"
     assert repr(batch[[]]) == "PointClouds(3 x 0 clouds, no atoms, d=1, float64)"
@@ -295,13 +284,6 @@ def test_unpack_inverts_pack_exactly(made, more):
     assert torch.equal(wide.weights[..., :stored], made.weights)
     assert not wide.weights[..., stored:].any()
     assert torch.equal(wide.sizes, made.sizes)
-
-
-def test_the_layout_of_rows():
-    made = PointClouds(np.array([[1.0, 2], [3, 4]]), np.array([1, 3]))
-    assert made.pack().tolist() == [1, 2, 0.25, 3, 4, 0.75]
-    assert made.pack(atoms=3).tolist() == [1, 2, 0.25, 3, 4, 0.75, 0, 0, 0]
-    assert PointClouds.unpack([[1, 2, 1, 3, 4, 3]], 2)[0] == made
 
 
 def test_pack_removes_padding_but_not_atoms():

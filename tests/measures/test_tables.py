@@ -68,15 +68,6 @@ class TestTables:
             ValueError, match="101 occurs 1 times in 'cells' and 0 times in 'table'"
         ):
             MixedInputs(cells=CLOUDS, table=AGES.set_axis(AGES.index.astype(str)))
-        with pytest.raises(ValueError, match="101 occurs 1 times in the clouds"):
-            DistributionGP(
-                MixedInputs(cells=CLOUDS, table=AGES), AGES["age"].set_axis(AGES.index.astype(str))
-            )
-
-    def test_rows_that_a_filter_kept(self) -> None:
-        kept = AGES.set_axis([0, 2, 5])
-        assert len(MixedInputs(cells=CLOUDS, table=kept)) == 3
-        DistributionGP(CLOUDS, kept["age"])
 
     @pytest.mark.parametrize("model", [DistributionGP, ClassificationGP])
     def test_targets(self, model: Any) -> None:

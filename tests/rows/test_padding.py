@@ -73,32 +73,25 @@ def test_memory_of_one_large_bag(children: Children) -> None:
     assert max(more) < 40
 
 
-class TestBagsOfVeryDifferentSizes:
+def test_bags_of_very_different_sizes() -> None:
     """Operations on bags agree with those on tensors, and write no padding."""
-
-    @staticmethod
-    def clouds() -> PointClouds:
-        sizes = (3, 400_000, 5, 2)
-        generator = torch.Generator().manual_seed(0)
-        return PointClouds.from_list(
-            [torch.rand(n, 2, generator=generator).double() for n in sizes]
-        )
-
-    def test_values(self) -> None:
-        X = self.clouds()
-        wide = X.pack(atoms=400_100)
-        assert torch.equal(wide[:, : X.pack().shape[-1]], X.pack())
-        assert not bool(wide[:, X.pack().shape[-1] :].any())
-        assert torch.equal(pad_rows(wide, X.pack().shape[-1]), X.pack())
-        for key in ([0, 2, 3], [-1, 1], [True, False, True, False], slice(1, 3)):
-            index = torch.arange(4)[key]
-            assert torch.equal(X[key].points, X.points.index_select(0, index))
-            assert torch.equal(X[key].weights, X.weights.index_select(0, index))
-        M = MixedInputs(cells=X, age=[1.0, 2.0, 3.0, 4.0], more=X)
-        slots = M.pack()[:, 1:].unflatten(-1, (-1, 6))
-        assert torch.equal(slots[..., :3].flatten(-2), X.pack())
-        assert torch.equal(slots[..., 3:].flatten(-2), X.pack())
-        assert MixedInputs.concatenate([M[:1], M[1:]]) == M
-        small = PointClouds.from_list([[[1.0, 2.0]]])
-        both = MixedInputs.concatenate([MixedInputs(cells=small), MixedInputs(cells=X)])
-        assert both[1:] == MixedInputs(cells=X)
+    generator = torch.Generator().manual_seed(0)
+    X = PointClouds.from_list(
+        [torch.rand(n, 2, generator=generator).double() for n in (3, 400_000, 5, 2)]
+    )
+    wide = X.pack(atoms=400_100)
+    assert torch.equal(wide[:, : X.pack().shape[-1]], X.pack())
+    assert not bool(wide[:, X.pack().shape[-1] :].any())
+    assert torch.equal(pad_rows(wide, X.pack().shape[-1]), X.pack())
+    for key in ([0, 2, 3], [-1, 1], [True, False, True, False], slice(1, 3)):
+        index = torch.arange(4)[key]
+        assert torch.equal(X[key].points, X.points.index_select(0, index))
+        assert torch.equal(X[key].weights, X.weights.index_select(0, index))
+    M = MixedInputs(cells=X, age=[1.0, 2.0, 3.0, 4.0], more=X)
+    slots = M.pack()[:, 1:].unflatten(-1, (-1, 6))
+    assert torch.equal(slots[..., :3].flatten(-2), X.pack())
+    assert torch.equal(slots[..., 3:].flatten(-2), X.pack())
+    assert MixedInputs.concatenate([M[:1], M[1:]]) == M
+    small = PointClouds.from_list([[[1.0, 2.0]]])
+    both = MixedInputs.concatenate([MixedInputs(cells=small), MixedInputs(cells=X)])
+    assert both[1:] == MixedInputs(cells=X)
