@@ -131,7 +131,7 @@ class TestLimits:
     def test_proposals_in_batches_are_feasible_and_differ(self) -> None:
         search = RecipeSearch(TABLE, 3, raw_samples=32, num_restarts=2, **TIGHT)
         optimizer = optimizer_of(search)
-        for _ in range(3):
+        for _ in range(2):
             asked = optimizer.ask(3)
             keys = [tuple(search.plain(recipe)) for recipe in asked]
             assert len(set(keys)) == 3

@@ -34,12 +34,6 @@ class TestPreparedRows:
         tolerance = 1e3 * torch.finfo(dtype).eps
         torch.testing.assert_close(found.flatten(0, 1), expected, rtol=0, atol=tolerance)
 
-    def test_sizes_are_checked(self) -> None:
-        distance, rows = SlicedWasserstein(1, num_quantiles=None), torch.rand(2, 6).double()
-        rows[:, 1::2] = 0.5
-        with pytest.raises(ValueError, match="clouds of one size"):
-            distance(torch.ones(3, 8).double(), EmbeddedRows(rows, prepared=True))
-
     def test_a_learnable_reference(self) -> None:
         """In evaluation mode its parameters are constants, also for more clouds than one chunk."""
         reference = ReferenceMeasure(random_rows(1)[0].unflatten(-1, (-1, 3))[:4, :2])

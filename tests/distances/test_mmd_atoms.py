@@ -146,10 +146,7 @@ class TestRefuses:
         [
             ({"kernel": "gaussian", "atoms": WORDS}, "a function of two atoms .* got 'gaussian'"),
             ({"kernel": MATRIX, "atoms": WORDS[1:]}, "Expected 6 atoms for this matrix, got 5"),
-            ({"kernel": MATRIX[1:]}, r"kernel: expected a T x T matrix, got shape \(5, 6\)"),
             ({"kernel": MATRIX, "num_features": 4, "features": "landmarks"}, "no features"),
-            ({"kernel": MATRIX, "bandwidth": 1.0}, "has no bandwidth"),
-            ({"kernel": MATRIX, "inputs": "gaussians"}, "no closed form for Gaussians"),
         ],
     )
     def test_what_does_not_match(self, options: dict[str, Any], message: str) -> None:

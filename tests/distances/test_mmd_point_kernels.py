@@ -82,13 +82,3 @@ class TestModels:
         for kernel in (marked, RBFKernel()):
             with pytest.raises(TypeError, match=r"A PointKernel as MMDKernel\.kernel cannot"):
                 save(self.model(kernel), tmp_path / "model")
-
-
-def test_options_that_do_not_match() -> None:
-    for options, message in (
-        ({"inputs": "gaussians"}, "no closed form for Gaussians"),
-        ({"num_features": 10}, "no Fourier features"),
-        ({"bandwidth": 1.0}, "no bandwidth"),
-    ):
-        with pytest.raises(ValueError, match=f"smooth kernel has {message}"):
-            MMD(2, kernel=smooth, **options)  # type: ignore[arg-type]

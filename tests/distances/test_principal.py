@@ -7,7 +7,6 @@ from sklearn.decomposition import PCA
 
 from gp_distributions import (
     MMD,
-    Hellinger,
     PointClouds,
     ScaledDistance,
     SlicedWasserstein,
@@ -110,13 +109,3 @@ def test_features_must_not_depend_on_sizes() -> None:
     distance.adapt(clouds(5, atoms=6).pack())
     with pytest.raises(ValueError, match="must not depend on the size of a cloud"):
         distance.embed(clouds(5, atoms=7).pack())
-
-
-def test_errors_name_the_row() -> None:
-    bins = torch.arange(4.0, dtype=torch.float64).unsqueeze(-1)
-    weights = torch.arange(1.0, 13.0, dtype=torch.float64).reshape(3, 4)
-    distance = PrincipalDistance(Hellinger(1, support=bins))
-    distance.adapt(PointClouds(bins.expand(3, 4, 1), weights).pack())
-    strange = PointClouds(torch.cat([bins[:2, None], torch.full((1, 1, 1), 7.5).double()]))
-    with pytest.raises(ValueError, match="row 2 has weight at its atom 0"):
-        distance.embed(strange.pack())

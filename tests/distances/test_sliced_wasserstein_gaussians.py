@@ -142,11 +142,6 @@ def test_a_variance_below_zero_by_rounding_counts_as_zero(p: int, center: bool) 
 # Invalid input
 
 
-def test_other_inputs_are_refused() -> None:
-    with pytest.raises(ValueError, match=r'inputs="clouds" or "gaussians" .* got .mixtures.'):
-        SlicedWasserstein(2, inputs="mixtures")
-
-
 @every_order
 def test_indefinite_covariances_are_refused(p: int, center: bool) -> None:
     rows = gaussians(4, dim=2).pack()

@@ -98,8 +98,6 @@ def test_scales_of_mixed_inputs_follow_each_other() -> None:
         found = [each.scales / each.scales[0] for each in default_distances(kernel)]
         expected = [1.0] * 5 if "rigid" in name else [1.0, 2.0, 1.0, 4 / 3, 5 / 3]
         torch.testing.assert_close(torch.cat(found).tolist(), expected)
-    with pytest.raises(ValueError, match="scale for each of 5 coordinates"):
-        default_kernels(X, scales=[1.0, 2.0])
 
 
 def test_clouds_of_one_atom_have_no_mean_shape() -> None:

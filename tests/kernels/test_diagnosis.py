@@ -130,11 +130,6 @@ class TestSentences:
             exec(setting, {"kernel": kernel})
         assert diagnose(kernel, ROWS).findings == ()
 
-    def test_copies(self) -> None:
-        singular, sentence = diagnose(kernel_of(MEDIAN), with_copies()).findings
-        assert "singular" in singular
-        assert sentence.startswith("3 pairs of clouds coincide: (0, 5), (7, 8), (0, 9).")
-
     def test_singular_matrix(self) -> None:
         points = as_rows([(points[:1], weights[:1]) for points, weights in CLOUDS])  # rank 2
         for kernel in (kernel_of(1.0, "linear"), kernel_of(1000 * MEDIAN, "gaussian")):

@@ -73,8 +73,6 @@ def test_classifiers(labels: Any) -> None:
     np.testing.assert_array_equal(loaded.predict_proba(FRAME), expected)
     assert loaded.predict(FRAME).tolist() == estimator.predict(FRAME).tolist()
     assert loaded.classes_.dtype == labels.dtype
-    with pytest.raises(ValueError, match="now missing"):
-        loaded.predict(FRAME[["cells"]])
 
 
 def test_kernels_keep_their_hyperparameters() -> None:
