@@ -262,6 +262,12 @@ def test_arc_length_weights_integrate_over_an_uneven_circle():
     assert abs((made.points[..., 0] ** 2).mean().item() - 0.5) > step**2 / 4
 
 
+def test_the_weight_of_a_vertex_is_half_of_both_segments():
+    corner = np.array([[0.0, 0], [3, 0], [3, 4]])
+    closed = PointClouds.from_curves([corner]).weights
+    assert torch.allclose(closed, torch.tensor([[4.0, 3.5, 4.5]], dtype=torch.float64) / 12)
+
+
 @few
 @given(
     sizes=st.lists(st.integers(2, 6), min_size=1, max_size=4),

@@ -219,6 +219,8 @@ def test_estimated_normals() -> None:
     assert (normals_of(clouds)[1, 50:] == 0).all()
     with pytest.raises(ValueError, match="Bag 1: expected at least 4 atoms"):
         PointClouds.from_list([sphere, sphere[:3]]).estimate_normals()
+    with pytest.raises(ValueError, match="without normals"):
+        clouds.estimate_normals()
 
 
 @pytest.fixture
