@@ -245,10 +245,8 @@ def run(options: Options) -> list[Row]:
         scores = [score(task, seed) for seed in progress(seeds, str(task))]
         rounded, mean = [s["rounded"] for s in scores], means(scores)
         error = statistics.stdev(rounded) / len(rounded) ** 0.5 if len(rounded) > 1 else None
-        names = ("paper_mmd", "paper_sw2", "paper_sw1")
-        published = dict(zip(names, task.published, strict=True))
-        row: Row = {"task": str(task), **published, **mean}
-        rows.append(row | {"standard_error": error})
+        published = dict(zip(("paper_mmd", "paper_sw2", "paper_sw1"), task.published, strict=True))
+        rows.append({"task": str(task), **published, **mean, "standard_error": error})
         others.append({"appendix F": str(task), **means([printed(task, s) for s in seeds])})
     return rows + others
 
