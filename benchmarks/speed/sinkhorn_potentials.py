@@ -156,7 +156,7 @@ def beside_peers(problem: Problem, epsilon: float, repeats: int) -> list[Row]:
         "ours": partial(ours, problem, epsilon),
         "POT": partial(pot, some, epsilon),
     }
-    if epsilon >= 1e-4:  # elsewhere, neither ends before the last iteration
+    if epsilon >= 1e-4:  # where both already stop at the last iteration
         works["POT batch"] = partial(pot_batch, problem, epsilon)
         if find_spec("ott"):
             works["OTT"] = make_ott(problem, epsilon)
