@@ -49,9 +49,19 @@ def number(row: Row, column: str) -> float:
 
 
 def limit(
-    text: str, target: str, column: str, *, reason: str = "", asked: bool = False, **where: Value
+    text: str,
+    target: str,
+    column: str,
+    *,
+    error: str = "",
+    reason: str = "",
+    asked: bool = False,
+    **where: Value,
 ) -> Target:
-    """Return a target for one figure, ``"<= 4 GiB"``, ``">= 0.9"`` or ``"0.92 to 0.97"``."""
+    """Return a target for one figure, ``"<= 4 GiB"``, ``">= 0.9"`` or ``"0.92 to 0.97"``.
+
+    With ``error``, a column of standard errors, the figure meets it within one of them.
+    """
     low, high, unit = -float("inf"), float("inf"), ""
     if bound := re.fullmatch(r"([<>])= (\S+)(.*)", target):
         unit = bound[3]
@@ -60,9 +70,12 @@ def limit(
         low, high = map(float, target.split(" to "))
 
     def judge(rows: Rows) -> tuple[str, bool]:
-        value = number(find(rows, **where), column)
-        return f"{value:.4g}{unit}" if bound else f"{value:.3f}", low <= value <= high
+        row = find(rows, **where)
+        value, slack = number(row, column), number(row, error) if error else 0.0
+        told = f"{value:.4g}{unit}" if bound else f"{value:.3f}"
+        return told + f" ± {slack:.2g}" * bool(error), low - slack <= value <= high + slack
 
+    target += ", within its standard error" * bool(error)
     return Target(text, target, judge, reason or Target.reason, asked)
 
 

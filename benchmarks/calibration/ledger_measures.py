@@ -81,8 +81,7 @@ def default_kernel(task: Task, X: Inputs) -> Kernel:
 
 def fitted(task: Task, X: Inputs, y: Tensor, **options: Any) -> gd.DistributionGP:
     """Return the default model."""
-    model = gd.DistributionGP(X, y, default_kernel(task, X), **options)
-    return gd.fit(model, progress=False)
+    return gd.fit(gd.DistributionGP(X, y, default_kernel(task, X), **options), progress=False)
 
 
 def integrated(task: Task, X: Inputs, y: Tensor) -> gd.DistributionGP:
@@ -304,5 +303,4 @@ def calibration_error(top: Tensor, right: Tensor) -> float:
 
 def measured(entry: Entry, seed: int, *, quick: bool) -> Row | None:
     """Measure one row, or return ``None`` if the model cannot serve the task."""
-    measure = classification if entry.labels else regression
-    return measure(entry, seed, quick=quick)
+    return (classification if entry.labels else regression)(entry, seed, quick=quick)

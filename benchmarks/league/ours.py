@@ -50,8 +50,7 @@ def linear(fold: Fold) -> Prediction:
 
 def aggregate(fold: Fold) -> Prediction:
     """Latent functions that are means over atoms of a function of them."""
-    X = fold.train.clouds
-    return _fitted(fold, X, fold.test.clouds, aggregate_kernel(X))
+    return _fitted(fold, fold.train.clouds, fold.test.clouds, aggregate_kernel(fold.train.clouds))
 
 
 def sums(fold: Fold) -> Prediction:

@@ -86,8 +86,7 @@ def run(options: Options) -> list[Row]:
 
     def model(X: Tensor, Y: Tensor) -> gd.DistributionGP:
         shape = gd.SlicedWassersteinKernel(2, num_slices=50, num_quantiles=64)
-        kernel = space.kernel({"shape": shape})
-        return median_lengthscale_prior(gd.DistributionGP(X, Y, kernel))
+        return median_lengthscale_prior(gd.DistributionGP(X, Y, space.kernel({"shape": shape})))
 
     def search(place: Any, pairs: list[dict[str, Any]] | None, seed: int) -> Outcome:
         optimizer = gd.ShapeOptimizer(place, model=model, initial=10, seed=seed)

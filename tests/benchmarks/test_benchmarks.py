@@ -258,6 +258,8 @@ def test_limits() -> None:
         ("0.95 to 1", ("0.900", False)),
     ):
         assert judging.limit("text", text, "value", name="a").judge(rows) == expected
+    near = judging.limit("text", "<= 0.8", "value", error="value", name="a")
+    assert near.judge(rows) == ("0.9 ± 0.9", True)
     above = judging.beside("text", "above", "value", ("b", "a"), lambda b, a: b > a)
     assert above.judge(rows) == ("0.970 beside 0.900", True)
     with pytest.raises(LookupError):
