@@ -123,8 +123,8 @@ TARGETS = (
         "the same: negative log density less that of fit, mean and largest of a task",
         "< 0, <= 0.05",
         densities,
-        "The prior of the noise makes almost none unlikely, as of solids and bags of 5000; of molecules "
-        "and counts, unknown.",
+        "The prior of the noise makes almost none unlikely, as of bags of 5000 and the coefficients of "
+        "airfoils; of patients, unknown.",
     ),
     limit(
         "calibration ledger: entries below or above .90 to .98 without a cause",
