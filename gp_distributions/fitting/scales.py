@@ -6,7 +6,7 @@ import copy
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from botorch.optim.utils.model_utils import get_parameters_and_bounds
@@ -91,6 +91,7 @@ def learn_scales(
     *,
     atoms: int = 128,
     errors: float = 1.0,
+    rougher: bool = True,
     seed: int = 0,
     tick: Callable[[], object] = lambda: None,
 ) -> bool:
@@ -122,6 +123,8 @@ def learn_scales(
         distances: Distances of the model whose scales are learned.
         atoms: Number of random atoms of each bag.
         errors: Number of standard errors that the gain must exceed.
+        rougher: Whether starts that emphasise a coordinate have shorter lengthscales, too. A model of
+            all coordinates may be nearly linear, and one of few is not found from there.
         seed: Random seed for the bags, atoms and folds.
         tick: Function that is called at each evaluation of the marginal likelihood.
 
@@ -138,7 +141,7 @@ def learn_scales(
     fold = torch.arange(len(bags), device=model.train_targets.device) % _FOLDS
     ascent = _Ascent(model, distances, bags, atoms, seed, tick)
     everything = torch.ones_like(fold, dtype=torch.bool)
-    best, pairs = ascent.screen(everything)
+    best, pairs = ascent.screen(everything, rougher=rougher)
     others = [fold != number for number in range(_FOLDS)]
     gains = torch.zeros(len(bags), dtype=torch.float64)
     before: list[Pair] = []
@@ -184,7 +187,8 @@ def choose_scales(
     if not learned:
         return False
     other = model.with_kernel(with_distances(model.covar_module, learned)).train()
-    if not learn_scales(other, [*learned.values()], errors=2.0, seed=seed, tick=tick):
+    how: dict[str, Any] = {"errors": 2.0, "rougher": False, "seed": seed, "tick": tick}
+    if not learn_scales(other, [*learned.values()], **how):
         return False
     with torch.no_grad():
         for distance, other_distance in learned.items():
@@ -322,7 +326,7 @@ class _Ascent:
     def _values(self) -> Values:
         return copy.deepcopy(self.model.state_dict())
 
-    def screen(self, kept: Tensor) -> tuple[Values, list[Pair]]:
+    def screen(self, kept: Tensor, *, rougher: bool) -> tuple[Values, list[Pair]]:
         """Find the best result of :meth:`learn` from several starts.
 
         The marginal likelihood of scales has many maxima. Starts are where the model is, and scales that
@@ -345,6 +349,8 @@ class _Ascent:
                 with torch.no_grad():
                     distance.raw_scales -= _EMPHASIS
                     distance.raw_scales[j] += _EMPHASIS
+                    if rougher:
+                        make_smooth(self.model, 1 / _ROUGHER)
                 starts.append(self._values())
         starts = [self.start, *sorted(starts, key=loss_of)[:_STARTS]]
         found = [self.learn(start, kept, _SCREENING) for start in starts]
@@ -352,8 +358,8 @@ class _Ascent:
         self.model.load_state_dict(best[0])
         with torch.no_grad():
             make_smooth(self.model, 1 / _ROUGHER)
-        rougher = self.learn(self._values(), kept, _SCREENING)
-        return rougher if loss_of(rougher[0]) < loss_of(best[0]) - _CLEARLY else best
+        last = self.learn(self._values(), kept, _SCREENING)
+        return last if loss_of(last[0]) < loss_of(best[0]) - _CLEARLY else best
 
     def learn(
         self, start: Values, kept: Tensor, steps: int, pairs: Sequence[Pair] = ()

@@ -70,6 +70,16 @@ def test_scales_stay_where_they_are_if_nothing_is_gained() -> None:
     assert "scales kept as they were: fewer than 10 bags" in repr(few)
 
 
+def test_the_coordinate_of_a_rough_function_is_found_from_a_linear_model() -> None:
+    X, _ = bags(60, 6)
+    means = X.points.mean(1)
+    model = DistributionGP(X, (3 * means[:, 0]).sin() + means[:, 1], kernel(6))
+    model.covar_module.outputscale, model.covar_module.base_kernel.lengthscale = 1e4, 100.0
+    distance = model.covar_module.base_kernel.distance
+    assert scales.learn_scales(model.train(), [distance])
+    assert distance.scales.argmax() == 0
+
+
 def test_fixed_scales_stay() -> None:
     X, y = bags()
     fixed = kernel()
