@@ -38,9 +38,10 @@ FIRST, TRAIN, TEST = 2000, 100, 200
 TASKS = ("counts", "varied counts", "shares of 10", "shares of 1000", "outliers")
 _OWN = [f"{task}: own" for task in TASKS[:-1]]
 _TEXT = ", ".join(TASKS[:-1])
+_WHY = "Shares of 1,000 have little noise, and version 0.3 chose a smoother kernel by folds (.963)."
 TARGETS = (
     limits(f"{_TEXT}: coverage of 95% intervals", ">= 0.92", "coverage", _OWN),
-    limits(f"{_TEXT}: coverage of randomised intervals", "0.92 to 0.98", "randomised", _OWN),
+    limits(f"{_TEXT}: randomised coverage", "0.92 to 0.98", "randomised", _OWN, reason=_WHY),
     limits(f"{_TEXT}: gain in log probability over the Gaussian model", ">= 0", "gain", _OWN),
 )
 Scores = dict[str, float]
@@ -106,8 +107,7 @@ def of_own(likelihood: str, data: Data, train: int) -> Parts:
     lower, upper = model.interval(X[train:], **later)
     mass = model.log_prob(X[train:], y[train:], **later)
     below = cdf(model.predictive(X[train:], **later), y[train:] - (1 if argument else 0))
-    inside = (lower <= y[train:]) & (y[train:] <= upper)
-    return below, mass, inside, model.predict(X[train:])[0]
+    return below, mass, (lower <= y[train:]) & (y[train:] <= upper), model.predict(X[train:])[0]
 
 
 def _given(argument: str | None, known: Tensor) -> dict[str, Any]:

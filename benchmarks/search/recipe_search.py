@@ -98,8 +98,7 @@ def cut(fractions: Tensor) -> Tensor:
 
 def botorch_way(function: Any, evaluations: int, seed: int) -> Outcome:
     """Search with BoTorch on the fractions, from the same first recipes."""
-    first = gd.RecipeSearch(PROPERTIES, MOST).initial(10, seed)
-    X = torch.tensor(first, dtype=torch.float64)
+    X = torch.tensor(gd.RecipeSearch(PROPERTIES, MOST).initial(10, seed), dtype=torch.float64)
     size = X.shape[-1]
     sums = [(torch.arange(size), torch.ones(size, dtype=torch.float64), 1.0)]
     bounds = torch.tensor([[0.0], [1.0]], dtype=torch.float64).repeat(1, size)
