@@ -23,7 +23,7 @@ validation set.
 
 Columns: ``mae`` is the mean absolute error on the molecules held out, ``coverage`` that of 95% intervals
 and ``nlpd`` the mean negative log density. ``seconds`` is the time from atoms to predictions for all
-molecules held out, on two threads, and ``peak_mib`` the memory that this takes beyond the atoms.
+molecules held out, on one thread, and ``peak_mib`` the memory that this takes beyond the atoms.
 
     python -m benchmarks.prediction.molecules [--quick]
 """
