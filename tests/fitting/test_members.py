@@ -248,7 +248,7 @@ def test_a_shorter_lengthscale_is_found_once_few_coordinates_count() -> None:
     model = DistributionGP(*waves(60), ScaleKernel(DistributionKernel(distance)))
     model.covar_module.base_kernel.lengthscale = 100.0
     model.covar_module.outputscale, model.likelihood.noise = 100.0, 0.9
-    assert learn_scales(model.train(), [distance])
+    assert learn_scales(model.train(), [distance], rougher=False)
     assert distance.scales[0] > 2 * distance.scales[1] > 20 * distance.scales[2:].max()
 
 
