@@ -103,7 +103,7 @@ def turbo(
 def run(options: Options) -> list[Row]:
     """Search with both from the same designs."""
     foils = some_airfoils(40 if options.quick else None)
-    count, evaluations, shown = (10, 20, (20,)) if options.quick else (50, 300, SHOWN)
+    count, evaluations, shown = (10, 12, (12,)) if options.quick else (50, 300, SHOWN)
     decoder = Decoder.from_examples(foils.outlines, num_components=9)
     search = DesignSearch(decoder, decoder.bounds(2.0), trust_region=True)
 
